@@ -1,0 +1,32 @@
+# One CMake target per module of ARCHITECTURE.md, linking only the modules below it.
+find_package(fmt REQUIRED)
+find_package(Threads REQUIRED)
+
+add_library(kirchhoff_options INTERFACE)
+target_compile_features(kirchhoff_options INTERFACE cxx_std_20)
+target_compile_options(kirchhoff_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wnon-virtual-dtor -Woverloaded-virtual
+  -fopenmp-simd -fno-math-errno -fno-trapping-math
+  $<$<BOOL:${KIRCHHOFF_WERROR}>:-Werror>)
+if(KIRCHHOFF_SANITIZE)
+  target_compile_options(kirchhoff_options INTERFACE -fsanitize=${KIRCHHOFF_SANITIZE} -fno-omit-frame-pointer
+                                                     -fno-sanitize-recover=all)
+  target_link_options(kirchhoff_options INTERFACE -fsanitize=${KIRCHHOFF_SANITIZE})
+endif()
+
+# kirchhoff_add_module(NAME DEPENDS modules... LIBRARIES private third-party targets...)
+# Sources: src/NAME/*.cc and src/NAME/*/*.cc; public headers: include/kirchhoff/NAME/.
+function(kirchhoff_add_module name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS;LIBRARIES;PUBLIC_LIBRARIES" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  add_library(kirchhoff_${name} STATIC ${sources})
+  add_library(kirchhoff::${name} ALIAS kirchhoff_${name})
+  set_target_properties(kirchhoff_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
+  target_include_directories(kirchhoff_${name}
+    PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>
+    PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  list(TRANSFORM ARG_DEPENDS PREPEND kirchhoff_ OUTPUT_VARIABLE depends)
+  target_link_libraries(kirchhoff_${name} PUBLIC ${depends} ${ARG_PUBLIC_LIBRARIES} fmt::fmt
+                                          PRIVATE ${ARG_LIBRARIES} $<BUILD_INTERFACE:kirchhoff_options>)
+  set_property(GLOBAL APPEND PROPERTY KIRCHHOFF_MODULES kirchhoff_${name})
+endfunction()

@@ -1,0 +1,146 @@
+#include "kirchhoff/base/parallel.h"
+
+#include <sched.h>  // for sched_getaffinity
+
+#include <algorithm>           // for max, min
+#include <atomic>              // for atomic
+#include <condition_variable>  // for condition_variable
+#include <exception>           // for exception_ptr
+#include <mutex>               // for mutex
+#include <thread>              // for thread
+#include <vector>              // for vector
+
+namespace kirchhoff {
+namespace {
+
+thread_local bool t_in_parallel = false;
+
+Index processors_of_this_process() {
+#ifdef __linux__
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max<Index>(1, CPU_COUNT(&set));
+#endif
+  return std::max<Index>(1, static_cast<Index>(std::thread::hardware_concurrency()));
+}
+
+std::atomic<Index> g_thread_count{0};  // 0: not asked yet
+
+/// One call of parallel_for. It lives on the caller's stack; helpers touch it only between `join` and `leave`,
+/// which the pool's mutex guards, so the caller may return as soon as no helper is inside.
+struct Job {
+  Job(Index n_, const std::function<void(Index)>& task_) : n(n_), task(task_) {}
+  const Index n;
+  const std::function<void(Index)>& task;
+  std::atomic<Index> next{0};
+  std::atomic<bool> failed{false};
+  std::exception_ptr error;  // guarded by error_mutex
+  std::mutex error_mutex;
+  Index helpers_inside = 0;  // guarded by the pool's mutex
+
+  void work() {
+    const bool outer = t_in_parallel;
+    t_in_parallel = true;
+    for (Index i = next.fetch_add(1); i < n && !failed; i = next.fetch_add(1)) {
+      try {
+        task(i);
+      } catch (...) {
+        const std::lock_guard lock(error_mutex);
+        if (!failed.exchange(true)) error = std::current_exception();
+      }
+    }
+    t_in_parallel = outer;
+  }
+};
+
+/// Helper threads that sleep until a job is posted. One job runs at a time; a second caller works alone.
+class Pool {
+ public:
+  ~Pool() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  void run(Job& job, Index helpers) {
+    {
+      std::unique_lock lock(mutex_);
+      if (job_ != nullptr) helpers = 0;
+      if (helpers > 0) {
+        while (static_cast<Index>(threads_.size()) < helpers) threads_.emplace_back([this] { serve(); });
+        job_ = &job;
+        seats_ = helpers;
+      }
+    }
+    if (helpers == 1)
+      wake_.notify_one();
+    else if (helpers > 1)
+      wake_.notify_all();
+    job.work();
+    if (helpers == 0) return;
+    std::unique_lock lock(mutex_);
+    job_ = nullptr;  // from here on nobody can join
+    done_.wait(lock, [&] { return job.helpers_inside == 0; });
+  }
+
+ private:
+  void serve() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      wake_.wait(lock, [this] { return stop_ || (job_ != nullptr && seats_ > 0); });
+      if (stop_) return;
+      Job& job = *job_;
+      --seats_;
+      ++job.helpers_inside;
+      lock.unlock();
+      job.work();
+      lock.lock();
+      if (--job.helpers_inside == 0) done_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_, done_;
+  std::vector<std::thread> threads_;
+  Job* job_ = nullptr;
+  Index seats_ = 0;
+  bool stop_ = false;
+};
+
+Pool& pool() {
+  static Pool the_pool;
+  return the_pool;
+}
+
+}  // namespace
+
+Index thread_count() {
+  Index n = g_thread_count;
+  if (n == 0) g_thread_count = n = processors_of_this_process();
+  return n;
+}
+
+void set_thread_count(Index n) { g_thread_count = std::max<Index>(1, n); }
+
+bool in_parallel() { return t_in_parallel; }
+
+void parallel_for(Index n, const std::function<void(Index)>& task) {
+  if (n <= 0) return;
+  Job job(n, task);
+  const Index helpers = t_in_parallel ? 0 : std::min(thread_count(), n) - 1;
+  if (helpers == 0)
+    job.work();
+  else
+    pool().run(job, helpers);
+  if (job.error) std::rethrow_exception(job.error);
+}
+
+void parallel_for_blocks(Index n, Index grain, const std::function<void(Index, Index)>& task) {
+  grain = std::max<Index>(1, grain);
+  parallel_for((n + grain - 1) / grain,
+               [&](Index block) { task(block * grain, std::min(n, (block + 1) * grain)); });
+}
+
+}  // namespace kirchhoff
