@@ -3,6 +3,7 @@
 #include <vector>  // for vector
 
 #include "kirchhoff/base/types.h"
+#include "kirchhoff/kernels/activations.h"
 
 namespace kirchhoff {
 
@@ -12,15 +13,7 @@ enum class NormKind {
   rms,         ///< x / sqrt(mean(x^2) + eps) * w
 };
 
-enum class Activation {
-  relu,
-  gelu,             ///< erf form
-  gelu_tanh,        ///< gelu_new, gelu_pytorch_tanh, gelu_fast: sqrt(2/pi) in full
-  gelu_tanh_bloom,  ///< the same with sqrt(2/pi) written as 0.79788456 (BLOOM)
-  silu,
-  solu,     ///< x * softmax(x) over d_mlp
-  solu_ln,  ///< solu, then LayerNorm over d_mlp (TransformerLens)
-};
+using kernels::Activation;
 
 enum class Positions {
   none,
