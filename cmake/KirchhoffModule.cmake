@@ -4,6 +4,7 @@ find_package(Threads REQUIRED)
 
 add_library(kirchhoff_options INTERFACE)
 target_compile_features(kirchhoff_options INTERFACE cxx_std_20)
+# -fno-math-errno and -fno-trapping-math let loops vectorise; the values stay IEEE's, which -ffast-math would give up.
 target_compile_options(kirchhoff_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wnon-virtual-dtor -Woverloaded-virtual
   -fopenmp-simd -fno-math-errno -fno-trapping-math
@@ -14,16 +15,22 @@ if(KIRCHHOFF_SANITIZE)
   target_link_options(kirchhoff_options INTERFACE -fsanitize=${KIRCHHOFF_SANITIZE})
 endif()
 
-# kirchhoff_add_module(NAME DEPENDS modules... LIBRARIES private third-party targets...)
-# Sources: src/NAME/*.cc and src/NAME/*/*.cc; public headers: include/kirchhoff/NAME/.
+# kirchhoff_add_module(NAME DEPENDS modules... PUBLIC_LIBRARIES targets... LIBRARIES targets...)
+# Sources: src/NAME/**.cc; public headers: include/kirchhoff/NAME/. DEPENDS are the modules it may know, PUBLIC_LIBRARIES
+# third-party targets that its public headers include, LIBRARIES those that only its sources do.
 function(kirchhoff_add_module name)
   cmake_parse_arguments(ARG "" "" "DEPENDS;LIBRARIES;PUBLIC_LIBRARIES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  if(NOT sources)
+    file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/empty.cc "")
+    set(sources ${CMAKE_CURRENT_BINARY_DIR}/empty.cc)
+  endif()
   add_library(kirchhoff_${name} STATIC ${sources})
   add_library(kirchhoff::${name} ALIAS kirchhoff_${name})
   set_target_properties(kirchhoff_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
+  target_compile_features(kirchhoff_${name} PUBLIC cxx_std_20)
   target_include_directories(kirchhoff_${name}
-    PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>
+    PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
     PRIVATE ${PROJECT_SOURCE_DIR}/src)
   list(TRANSFORM ARG_DEPENDS PREPEND kirchhoff_ OUTPUT_VARIABLE depends)
   target_link_libraries(kirchhoff_${name} PUBLIC ${depends} ${ARG_PUBLIC_LIBRARIES} fmt::fmt
