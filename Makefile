@@ -1,0 +1,71 @@
+# The newcomer's door. On Debian 12, as root or with sudo, from a fresh clone:
+#   make demo    installs what is missing, builds, explains a real prompt on a real language model
+#   make test    installs what is missing, builds, runs everything that must be green
+# Each target installs the packages (packages.txt) it needs; CMakePresets.json has the builds for those who prefer cmake.
+.DEFAULT_GOAL := build
+.PHONY: demo test deps build models bench bench-peers format tidy install clean help
+
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+KIRCHHOFF := build/release/kirchhoff
+SOURCES = $(shell git ls-files '*.cc' '*.h')
+configure = cmake --preset $(1) --log-level=NOTICE >/dev/null
+
+help:
+	@sed -n '2,4s/^# *//p' Makefile
+	@echo 'also: deps build models bench bench-peers format tidy install clean'
+
+deps:
+	@tools/install-packages build models test
+
+build:
+	@tools/install-packages build
+	@$(call configure,release)
+	@cmake --build --preset release -j $(JOBS) --target kirchhoff_cli
+
+demo: build
+	@tools/install-packages models
+	@python3 tools/fetch_models.py smollm2
+	$(KIRCHHOFF) explain models/smollm2-135m-instruct-q4_1.gguf \
+	  "When Mary and John went to the store, John gave a drink to" --target " Mary" --foil " John"
+
+models:
+	@tools/install-packages models
+	@python3 tools/fetch_models.py
+
+# GCC and clang build everything without a warning; the tests run under the sanitizers, then optimised.
+test: deps
+	@$(call configure,release)
+	@$(call configure,clang)
+	@$(call configure,asan)
+	@cmake --build --preset release -j $(JOBS)
+	@cmake --build --preset clang -j $(JOBS)
+	@cmake --build --preset asan -j $(JOBS)
+	@ctest --preset asan -j $(JOBS)
+	@ctest --preset release -j $(JOBS)
+
+bench: build
+	@cmake --build --preset release -j $(JOBS) --target bench
+	@bench/report $(KIRCHHOFF)
+
+# Beside the Python tools, in one run; their environments (3 GB) are made under .cache/.
+bench-peers: build
+	@bench/peers/compare $(KIRCHHOFF)
+
+format:
+	@tools/install-packages test
+	@clang-format-14 -i $(SOURCES)
+
+tidy:
+	@tools/install-packages build test develop
+	@$(call configure,clang)
+	@run-clang-tidy-14 -quiet -p build/clang -j $(JOBS) '/(src|apps)/'
+
+install:
+	@tools/install-packages build
+	@$(call configure,release)
+	@cmake --build --preset release -j $(JOBS)
+	@cmake --install build/release --prefix $(PREFIX)
+
+clean:
+	rm -rf build
