@@ -78,9 +78,9 @@ class BasicTensor {
   }
 
   template <int R>
-  std::array<Index, R> dims() const {
+  typename View<T, R>::Dims dims() const {
     check(rank() == R, ErrorCode::internal, "tensor {} viewed with rank {}", bracketed(shape_), R);
-    std::array<Index, R> d{};
+    typename View<T, R>::Dims d{};
     std::copy(shape_.begin(), shape_.end(), d.begin());
     return d;
   }

@@ -12,14 +12,16 @@ namespace kirchhoff {
 /// Tensor; strides are in elements. Bounds are asserted in debug builds.
 template <class T, int R>
 struct View {
+  using Dims = std::array<Index, static_cast<std::size_t>(R)>;
+
   T* data = nullptr;
-  std::array<Index, R> dim{};
-  std::array<Index, R> stride{};
+  Dims dim{};
+  Dims stride{};
 
   View() = default;
-  View(T* data_, std::array<Index, R> dim_, std::array<Index, R> stride_) : data(data_), dim(dim_), stride(stride_) {}
+  View(T* data_, Dims dim_, Dims stride_) : data(data_), dim(dim_), stride(stride_) {}
   /// Contiguous, row-major.
-  View(T* data_, std::array<Index, R> dim_) : data(data_), dim(dim_) {
+  View(T* data_, Dims dim_) : data(data_), dim(dim_) {
     Index step = 1;
     for (int a = R - 1; a >= 0; --a) {
       stride[static_cast<std::size_t>(a)] = step;
