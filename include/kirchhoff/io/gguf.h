@@ -5,6 +5,7 @@
 #include <vector>   // for vector
 
 #include "kirchhoff/io/checkpoint.h"
+#include "kirchhoff/io/mapped_file.h"
 
 namespace kirchhoff::io {
 
@@ -47,7 +48,9 @@ struct GgufFile {
   Checkpoint checkpoint;
 };
 
-/// Maps and checks a GGUF v2 or v3 file (little-endian). Nothing is allocated by a count that the file only claims.
+/// Checks a GGUF v2 or v3 file (little-endian) and returns its tensors where they lie. Nothing is allocated by a count
+/// that the file only claims. Arrays of arrays are unsupported, as in llama.cpp.
+GgufFile parse_gguf(const FileBytes& file);
 GgufFile read_gguf(const std::string& path);
 
 }  // namespace kirchhoff::io

@@ -21,8 +21,8 @@ enum class ModelKind {
 /// Everything on disk that belongs to one model: parsed, checked, not interpreted.
 struct ModelFiles {
   ModelKind kind{};
-  std::string argument;    ///< what the user typed
-  std::string path;        ///< the directory or file it resolved to
+  std::string argument;                      ///< what the user typed
+  std::string path;                          ///< the directory or file it resolved to
   nlohmann::ordered_json config;             ///< config.json / tl_config.json / a sidecar JSON; null for gguf
   std::string config_path;                   ///< for messages; empty if there is none
   nlohmann::ordered_json generation_config;  ///< null if absent

@@ -1,0 +1,67 @@
+#include "io/shards.h"
+
+#include <filesystem>     // for path
+#include <map>            // for map
+#include <unordered_map>  // for unordered_map
+#include <unordered_set>  // for unordered_set
+
+#include "io/quote.h"
+#include "kirchhoff/base/error.h"
+#include "kirchhoff/io/json_file.h"
+
+namespace kirchhoff::io {
+namespace {
+
+/// tensor -> shard, as the index says it. A shard is a plain file name: no index may reach outside its directory.
+std::unordered_map<std::string, std::string> read_weight_map(const std::string& path) {
+  const auto index = read_json_file(path, {.object_at_top = true});
+  const auto map = index.find("weight_map");
+  check(map != index.end() && map->is_object(), ErrorCode::format, "'{}': 'weight_map' is missing or no object", path);
+  std::unordered_map<std::string, std::string> result;
+  for (const auto& [tensor, shard] : map->items()) {
+    check(shard.is_string(), ErrorCode::format, "'{}': weight_map: the shard of {} is a {}, expected a file name", path,
+          printable(tensor), shard.type_name());
+    const auto& name = shard.get_ref<const std::string&>();
+    check(!name.empty() && name != "." && name != ".." &&
+              name.find_first_of(std::string_view("/\0", 2)) == std::string::npos,
+          ErrorCode::format, "'{}': weight_map: the shard of {} is {}, expected a plain file name", path,
+          printable(tensor), printable(name));
+    result.emplace(tensor, name);
+  }
+  return result;
+}
+
+}  // namespace
+
+Checkpoint read_sharded(const std::string& index_path, const std::string& format,
+                        const std::function<Checkpoint(const std::string& path)>& read_shard) {
+  const auto weight_map = read_weight_map(index_path);
+  std::map<std::string, Index> shards;  // -> tensors that the map expects in it
+  for (const auto& [tensor, shard] : weight_map) ++shards[shard];
+  Checkpoint result{index_path, format, {}};
+  result.tensors.reserve(weight_map.size());
+  for (const auto& [shard, expected] : shards) {
+    const std::string path = (std::filesystem::path(index_path).parent_path() / shard).string();
+    check(std::filesystem::exists(path), ErrorCode::not_found, "'{}': shard '{}', which '{}' lists, is not there", path,
+          shard, index_path);
+    Index found = 0;
+    for (StoredTensor& tensor : read_shard(path).tensors) {
+      const auto entry = weight_map.find(tensor.name);
+      check(entry != weight_map.end(), ErrorCode::format, "'{}': tensor {} is not in the weight_map of '{}'", path,
+            printable(tensor.name), index_path);
+      check(entry->second == shard, ErrorCode::format, "'{}': tensor {} lies here, the weight_map of '{}' says in {}",
+            path, printable(tensor.name), index_path, printable(entry->second));
+      ++found;
+      result.tensors.push_back(std::move(tensor));
+    }
+    if (found == expected) continue;
+    std::unordered_set<std::string_view> names;
+    for (const StoredTensor& tensor : result.tensors) names.insert(tensor.name);
+    for (const auto& [tensor, of] : weight_map)
+      check(of != shard || names.contains(tensor), ErrorCode::format,
+            "'{}': tensor {} is missing, the weight_map of '{}' says it is here", path, printable(tensor), index_path);
+  }
+  return result;
+}
+
+}  // namespace kirchhoff::io
