@@ -1,0 +1,11 @@
+#pragma once
+#include "command_line.h"
+#include "session.h"
+
+namespace kirchhoff::cli {
+
+// Each declares one command below `root`: its options and what it does. `session` outlives the tree.
+void add_help(Command& root, Session& session);
+void add_completion(Command& root, Session& session);
+
+}  // namespace kirchhoff::cli

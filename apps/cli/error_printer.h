@@ -1,0 +1,11 @@
+#pragma once
+#include <exception>  // for exception_ptr
+
+#include "terminal.h"
+
+namespace kirchhoff::cli {
+
+/// Prints the exception as "error: ...\n  help: ..." and returns the exit status that belongs to it.
+int print_error(Terminal& err, const std::exception_ptr& failure);
+
+}  // namespace kirchhoff::cli

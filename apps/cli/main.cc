@@ -1,0 +1,50 @@
+#include <exception>  // for current_exception
+
+#include "command_line.h"
+#include "commands/commands.h"
+#include "error_printer.h"
+#include "help_text.h"
+#include "session.h"
+#include "version.h"
+
+namespace kirchhoff::cli {
+namespace {
+
+void add_commands(Command& root, Session& session) {
+  add_help(root, session);
+  add_completion(root, session);
+}
+
+int run(int argc, const char* const* argv, Session& session) {
+  Command root("kirchhoff", "Mechanistic interpretability of transformers: what is reported adds up.");
+  session.declare(root);
+  add_commands(root, session);
+  const Command::Parsed parsed = root.parse(argc, argv);
+  session.apply();
+  if (parsed.version) {
+    session.out.write(version_line() + "\n");
+    return 0;
+  }
+  if (parsed.help || !parsed.command->runnable()) {
+    Terminal& stream = parsed.help ? session.out : session.err;
+    stream.write(help_text(*parsed.command, stream));
+    return parsed.help ? 0 : 2;
+  }
+  return parsed.command->run();
+}
+
+}  // namespace
+}  // namespace kirchhoff::cli
+
+int main(int argc, char** argv) {
+  using namespace kirchhoff::cli;
+  install_interrupt_handler();
+  Session session;
+  try {
+    const int status = run(argc, argv, session);
+    session.out.flush();
+    return status;
+  } catch (...) {
+    return print_error(session.err, std::current_exception());
+  }
+}
