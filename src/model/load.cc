@@ -1,0 +1,251 @@
+#include "kirchhoff/model/load.h"
+
+#include <sys/mman.h>  // for madvise
+#include <unistd.h>    // for sysconf
+
+#include <algorithm>      // for any_of
+#include <atomic>         // for atomic
+#include <set>            // for set
+#include <unordered_map>  // for unordered_map
+
+#include "kirchhoff/base/parallel.h"
+#include "model/gather.h"
+#include "model/resolve.h"
+#include "model/slots.h"
+
+namespace kirchhoff {
+namespace {
+
+constexpr Index kFloat = static_cast<Index>(sizeof(float));
+
+/// "h.{L}.attn" with the layer and the prefix put in.
+std::string tensor_name(std::string name, const std::string& prefix, Index layer) {
+  for (const auto& [mark, text] : {std::pair<std::string, std::string>{"{P}", prefix}, {"{L}", std::to_string(layer)}})
+    if (const auto at = name.find(mark); at != std::string::npos) name.replace(at, mark.size(), text);
+  return name;
+}
+
+/// Lets the system drop the pages of a mapped tensor that has been converted: they are clean and come back when
+/// touched.
+void drop_pages(const io::StoredTensor& tensor) {
+  if (tensor.file_offset == 0) return;  // a private copy, not a mapping
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<std::uintptr_t>(tensor.bytes.data()) + page - 1) / page * page;
+  const auto end = (reinterpret_cast<std::uintptr_t>(tensor.bytes.data()) + tensor.bytes.size()) / page * page;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+/// Rows of a block of about 1 MiB of float32.
+Index block_rows(Index d_in) { return std::max<Index>(1, (Index{1} << 18) / std::max<Index>(1, d_in)); }
+
+class Loader {
+ public:
+  Loader(const io::ModelFiles& files, const LoadOptions& options)
+      : checkpoint_(files.checkpoint), options_(options), recipe_(recipe_of(files)), dims_(dimensions(recipe_.config)) {
+    for (const io::StoredTensor& tensor : checkpoint_.tensors) by_name_.emplace(tensor.name, &tensor);
+    check(!by_name_.empty(), ErrorCode::not_found, "'{}': the model has no weights", files.path);
+    model_.config = recipe_.config;
+    model_.origin.argument = files.argument;
+    model_.origin.path = files.path;
+    model_.origin.format = checkpoint_.format;
+    model_.origin.folded = recipe_.folded;
+    choose_prefix();
+  }
+
+  Model load() {
+    const std::vector<Step> steps = plan();
+    refuse_unexpected(steps);
+    model_.origin.weight_bytes = float_bytes(steps);
+    model_.origin.packed = options_.weights == WeightsMode::packed ||
+                           (options_.weights == WeightsMode::automatic && !fits(model_.origin.weight_bytes));
+    model_.weights.layers.resize(static_cast<std::size_t>(model_.config.n_layers));
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      report(options_.progress, "load weights", static_cast<Index>(i), static_cast<Index>(steps.size()));
+      throw_if_interrupted();
+      fill(steps[i]);
+    }
+    if (recipe_.tied) model_.weights.W_U = model_.weights.W_E;
+    model_.tied = recipe_.tied;
+    check_complete(model_);
+    report(options_.progress, "load weights", static_cast<Index>(steps.size()), static_cast<Index>(steps.size()));
+    return std::move(model_);
+  }
+
+ private:
+  /// One rule applied to one layer: checked, ready to convert.
+  struct Step {
+    const io::StoredTensor* tensor;
+    Slot slot;
+    Index layer;
+    Gather gather;
+    double plus;
+  };
+
+  void choose_prefix() {
+    prefix_ = recipe_.prefixes.front();
+    for (const TensorRule& rule : recipe_.rules) {
+      if (rule.slot != "W_E") continue;
+      for (const std::string& prefix : recipe_.prefixes)
+        if (by_name_.contains(tensor_name(rule.tensor, prefix, 0))) {
+          prefix_ = prefix;
+          return;
+        }
+    }
+  }
+
+  std::vector<Step> plan() const {
+    std::vector<Step> steps;
+    for (const TensorRule& rule : recipe_.rules) {
+      const Slot slot = find_slot(rule.slot, recipe_.config.qk_norm);
+      const Gather gather = compile_axes(rule.axes.empty() ? slot.axes : std::string_view(rule.axes), slot.axes, dims_);
+      const Index first = !slot.per_layer ? 0 : std::max<Index>(0, rule.layer);
+      const Index last = !slot.per_layer || rule.layer >= 0 ? first : recipe_.config.n_layers - 1;
+      for (Index layer = first; layer <= last; ++layer)
+        steps.push_back({&stored(rule, layer, gather.source), slot, layer, gather, rule.plus});
+    }
+    return steps;
+  }
+
+  const io::StoredTensor& stored(const TensorRule& rule, Index layer, const Shape& expected) const {
+    const std::string name = tensor_name(rule.tensor, prefix_, layer);
+    const auto it = by_name_.find(name);
+    if (it == by_name_.end())
+      throw Error(
+          ErrorCode::format,
+          fmt::format("'{}': tensor '{}' is missing, expected shape {}", checkpoint_.path, name, bracketed(expected)),
+          inspect_advice(checkpoint_.path));
+    const io::StoredTensor& tensor = *it->second;
+    if (tensor.shape != expected)
+      throw Error(ErrorCode::format,
+                  fmt::format("'{}': tensor '{}' has shape {}, the config says {}", tensor.file, name,
+                              bracketed(tensor.shape), bracketed(expected)),
+                  inspect_advice(tensor.file));
+    return tensor;
+  }
+
+  static std::string inspect_advice(const std::string& file) {
+    return fmt::format(
+        "the weights and the config do not belong together, or the file is truncated; see 'kirchhoff inspect {}'",
+        file);
+  }
+
+  /// Every tensor is used, or known to carry nothing; anything else may mean that the config is not the whole truth.
+  void refuse_unexpected(const std::vector<Step>& steps) {
+    std::set<const io::StoredTensor*> used;
+    for (const Step& step : steps) used.insert(step.tensor);
+    const auto listed = [&](const std::vector<std::string>& patterns, const std::string& name) {
+      return std::any_of(patterns.begin(), patterns.end(),
+                         [&](const std::string& p) { return matches(tensor_name(p, prefix_, 0), name); });
+    };
+    for (const io::StoredTensor& tensor : checkpoint_.tensors) {
+      if (used.contains(&tensor)) continue;
+      if (listed(recipe_.zero, tensor.name)) {
+        const TensorF64 values = io::decode_f64(tensor);
+        for (double value : values.values())
+          check(value == 0.0, ErrorCode::unsupported,
+                "'{}': tensor '{}' is not zero; a model with this term is not implemented", tensor.file, tensor.name);
+      } else if (!listed(recipe_.ignorable, tensor.name)) {
+        throw Error(ErrorCode::format,
+                    fmt::format("'{}': unexpected tensor '{}' {}: nothing in the config asks for it", tensor.file,
+                                tensor.name, bracketed(tensor.shape)),
+                    inspect_advice(tensor.file));
+      }
+      model_.origin.ignored.push_back(tensor.name);
+    }
+  }
+
+  static Index float_bytes(const std::vector<Step>& steps) {
+    Index bytes = 0;
+    for (const Step& step : steps) bytes += step.gather.d_out * step.gather.d_in * kFloat;
+    return bytes;
+  }
+
+  /// A run needs memory beside the weights; a tenth is kept for it.
+  static bool fits(Index weight_bytes) { return weight_bytes < available_memory() / 10 * 9; }
+
+  void fill(const Step& step) {
+    if (step.slot.vector) {
+      std::vector<double> values = gather_vector(*step.tensor, step.gather);
+      const auto bad = std::count_if(values.begin(), values.end(), [](double v) { return !std::isfinite(v); });
+      refuse_nonfinite(*step.tensor, bad);
+      for (double& value : values) value += step.plus;
+      *step.slot.vector(model_.weights, step.layer) = WeightVector(std::move(values));
+      return;
+    }
+    *step.slot.matrix(model_.weights, step.layer) = matrix(step);
+  }
+
+  WeightMatrix matrix(const Step& step) const {
+    const io::StoredTensor& tensor = *step.tensor;
+    const Gather& gather = step.gather;
+    const auto* floats = reinterpret_cast<const float*>(tensor.bytes.data());
+    if (tensor.dtype == DType::f32 && gather.identity() &&
+        reinterpret_cast<std::uintptr_t>(floats) % alignof(float) == 0) {
+      scan(tensor, gather, [&](Index begin, Index end, std::vector<float>&) {
+        return std::span<const float>(floats + begin * gather.d_in,
+                                      static_cast<std::size_t>((end - begin) * gather.d_in));
+      });
+      return {gather.d_out, gather.d_in, floats, tensor.owner};
+    }
+    if (model_.origin.packed) {
+      if (!options_.allow_nonfinite) {
+        scan(tensor, gather, [&](Index begin, Index end, std::vector<float>& scratch) {
+          scratch.resize(static_cast<std::size_t>((end - begin) * gather.d_in));
+          gather_rows(tensor, gather, begin, end, scratch.data());
+          return std::span<const float>(scratch);
+        });
+        drop_pages(tensor);
+      }
+      const Index share =
+          static_cast<Index>(tensor.bytes.size()) * gather.d_out * gather.d_in / element_count(tensor.shape);
+      return {gather.d_out, gather.d_in,
+              [tensor, gather](Index begin, Index end, float* out) { gather_rows(tensor, gather, begin, end, out); },
+              share};
+    }
+    auto expanded = std::make_shared<Tensor>(Tensor::uninitialised({gather.d_out, gather.d_in}));
+    scan(tensor, gather, [&](Index begin, Index end, std::vector<float>&) {
+      float* out = expanded->data() + begin * gather.d_in;
+      gather_rows(tensor, gather, begin, end, out);
+      return std::span<const float>(out, static_cast<std::size_t>((end - begin) * gather.d_in));
+    });
+    drop_pages(tensor);
+    return {gather.d_out, gather.d_in, expanded->data(), expanded};
+  }
+
+  /// Calls `rows(begin, end, scratch)` for blocks of rows in parallel and refuses NaN and Inf among what it returns.
+  template <class Rows>
+  void scan(const io::StoredTensor& tensor, const Gather& gather, const Rows& rows) const {
+    std::atomic<Index> bad = 0;
+    parallel_for_blocks(gather.d_out, block_rows(gather.d_in), [&](Index begin, Index end) {
+      std::vector<float> scratch;
+      bad += count_nonfinite(rows(begin, end, scratch));
+    });
+    refuse_nonfinite(tensor, bad);
+  }
+
+  void refuse_nonfinite(const io::StoredTensor& tensor, Index bad) const {
+    if (bad == 0 || options_.allow_nonfinite) return;
+    throw Error(ErrorCode::numerical,
+                fmt::format("'{}': tensor '{}' {} has {} values that are NaN or infinite", tensor.file, tensor.name,
+                            bracketed(tensor.shape), bad),
+                "the file is damaged, or training diverged; allow non-finite weights explicitly to go on");
+  }
+
+  const io::Checkpoint& checkpoint_;
+  const LoadOptions& options_;
+  Recipe recipe_;
+  Dimensions dims_;
+  std::unordered_map<std::string_view, const io::StoredTensor*> by_name_;
+  std::string prefix_;
+  Model model_;
+};
+
+}  // namespace
+
+Model load_model(const io::ModelFiles& files, const LoadOptions& options) { return Loader(files, options).load(); }
+
+Model load_model(const std::string& argument, const LoadOptions& options) {
+  return load_model(io::open_model_files(argument), options);
+}
+
+}  // namespace kirchhoff

@@ -1,0 +1,11 @@
+#pragma once
+#include "kirchhoff/io/model_files.h"
+#include "model/recipe.h"
+
+namespace kirchhoff {
+
+/// The recipe for these files: finds the family or layout, reads the config, refuses unknown keys, validates.
+/// Errors name the file.
+Recipe recipe_of(const io::ModelFiles& files);
+
+}  // namespace kirchhoff
