@@ -53,6 +53,7 @@ Forward<Real>::Forward(const Model& model, std::span<const Tokens> batch, const 
       capture_(model.config, layout_, options.capture, trace_) {
   check_batch(config_, batch, layout_.past());
   trace_.tokens.assign(batch.begin(), batch.end());
+  trace_.pad_left = options.pad_left;
 }
 
 template <class Real>
