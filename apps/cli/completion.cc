@@ -5,6 +5,27 @@
 namespace kirchhoff::cli {
 namespace {
 
+constexpr const char* kScript = R"sh(# bash completion for @name@: eval "$(@name@ completion bash)"
+_@name@() {
+  local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}" path='@name@' words='' i
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    case "$path ${COMP_WORDS[i]}" in
+      @paths@) path="$path ${COMP_WORDS[i]}" ;;
+    esac
+  done
+  case "$previous" in
+@choices@  esac
+  case "$path" in
+@cases@  esac
+  if [[ "$current" == -* || "$path" == '@name@' ]]; then
+    COMPREPLY=($(compgen -W "$words" -- "$current"))
+  else
+    COMPREPLY=($(compgen -W "$words" -- "$current") $(compgen -f -- "$current"))
+  fi
+}
+complete -o filenames -F _@name@ @name@
+)sh";
+
 /// Words that may follow `command`: its sub-commands and options, and the global options.
 std::string words_of(const Command& command, const Command& root) {
   std::vector<std::string> words;
@@ -46,29 +67,13 @@ std::string bash_completion(const Command& root) {
   add_cases(root, root, cases);
   add_paths(root, paths);
   add_choices(root, choices);
-  return fmt::format(R"(# bash completion for {0}: eval "$({0} completion bash)"
-_{0}() {
-    {
-      local current = "${{COMP_WORDS[COMP_CWORD]}}" previous = "${{COMP_WORDS[COMP_CWORD-1]}}" path =
-          '{0}' words ='' i for ((i = 1; i < COMP_CWORD; i++));
-      do
-    case "$path ${{COMP_WORDS[i]}}" in
-      {1}) path="$path ${{COMP_WORDS[i]}}" ;;
-    esac
-  done
-  case "$previous" in
-{2}  esac
-  case "$path" in
-{3}  esac
-  if [[ "$current" == -* || ( "$path" == '{0}' && $COMP_CWORD -eq 1 ) ]]; then
-    COMPREPLY=($(compgen -W "$words" -- "$current"))
-  else
-    COMPREPLY=($(compgen -W "$words" -- "$current") $(compgen -f -- "$current"))
-  fi
-}}
-complete -o filenames -F _{0} {0}
-)",
-                     root.name(), paths, choices, cases);
+  std::string script = kScript;
+  for (const auto& [mark, text] : {std::pair<std::string, std::string>{"@paths@", paths},
+                                   {"@choices@", choices},
+                                   {"@cases@", cases},
+                                   {"@name@", root.name()}})
+    for (std::size_t at; (at = script.find(mark)) != std::string::npos;) script.replace(at, mark.size(), text);
+  return script;
 }
 
 }  // namespace kirchhoff::cli

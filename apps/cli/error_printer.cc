@@ -10,8 +10,8 @@ namespace kirchhoff::cli {
 
 int print_error(Terminal& err, const std::exception_ptr& failure) {
   const auto print = [&err](const std::string& message, const std::string& help) {
-    err.write(err.paint(Style::error, "error:") + " " + message + "\n");
-    if (!help.empty()) err.write("  " + err.paint(Style::strong, "help:") + " " + help + "\n");
+    err.write(fmt::format("{} {}\n", err.paint(Style::error, "error:"), message));
+    if (!help.empty()) err.write(fmt::format("  {} {}\n", err.paint(Style::strong, "help:"), help));
   };
   const std::string report =
       fmt::format("this is a bug; please report it with the command and this line: {}", version_line());

@@ -20,11 +20,11 @@ std::string section(const std::string& title, const std::vector<Entry>& entries,
   left = std::min<Index>(left, std::max<Index>(12, terminal.columns() / 3));
   const Index width = std::max<Index>(16, terminal.columns() - left - 4);
   const std::string indent(static_cast<std::size_t>(left + 4), ' ');
-  std::string text = "\n" + terminal.paint(Style::strong, title) + "\n";
+  std::string text = fmt::format("\n{}\n", terminal.paint(Style::strong, title));
   for (const Entry& entry : entries) {
     const bool fits = display_width(entry.left) <= left;
-    text +=
-        "  " + padded(entry.left, left) + (fits ? "  " : "\n" + indent) + wrapped(entry.right, width, indent) + "\n";
+    text += fmt::format("  {}{}{}\n", padded(entry.left, left), fits ? "  " : fmt::format("\n{}", indent),
+                        wrapped(entry.right, width, indent));
   }
   return text;
 }
@@ -33,9 +33,8 @@ std::vector<Entry> option_entries(const Command& command, bool positional) {
   std::vector<Entry> entries;
   for (const OptionSpec& spec : command.options()) {
     if (spec.positional != positional) continue;
-    std::string left = spec.names;
-    if (const std::size_t comma = left.find(','); comma != std::string::npos) left.insert(comma + 1, " ");
-    if (!spec.value.empty()) left += (spec.value.front() == '[' ? "" : " ") + spec.value;
+    std::string left = positional ? spec.names : fmt::format("{}", fmt::join(spec.flags(), ", "));
+    if (!spec.value.empty()) left += fmt::format("{}{}", spec.value.front() == '[' ? "" : " ", spec.value);
     std::string right = spec.help;
     if (!spec.choices.empty()) right += fmt::format(" ({})", fmt::join(spec.choices, ", "));
     entries.push_back({left, right});
@@ -50,7 +49,7 @@ std::string usage_line(const Command& command) {
   if (!command.commands().empty()) return line + " COMMAND ...";
   line += " [options]";
   for (const OptionSpec& spec : command.options())
-    if (spec.positional) line += spec.required ? " " + spec.names : " [" + spec.names + "]";
+    if (spec.positional) line += spec.required ? fmt::format(" {}", spec.names) : fmt::format(" [{}]", spec.names);
   return line;
 }
 
@@ -68,7 +67,7 @@ std::string help_text(const Command& command, const Terminal& terminal) {
   const Command* root = &command;
   while (root->parent()) root = root->parent();
   if (root != &command) text += section("Global options", option_entries(*root, false), terminal);
-  if (!command.footer().empty()) text += "\n" + command.footer();
+  if (!command.footer().empty()) text += fmt::format("\n{}", command.footer());
   return text;
 }
 

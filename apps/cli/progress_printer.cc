@@ -36,7 +36,7 @@ void ProgressPrinter::show(std::string_view stage, Index done, Index total) {
     text += fmt::format(", {:.3g}/s, {:.0f} s left", rate, static_cast<double>(total - done) / rate);
   if (err_.is_tty()) {
     if (line_shown_ && now - drawn_ < milliseconds(100)) return;
-    err_.write("\r\x1b[K" + clipped(text, err_.columns() - 1));
+    err_.write(fmt::format("\r\x1b[K{}", clipped(text, err_.columns() - 1)));
     err_.flush();
     line_shown_ = true;
     drawn_ = now;

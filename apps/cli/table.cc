@@ -1,5 +1,7 @@
 #include "table.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>  // for max
 #include <numeric>    // for accumulate
 
@@ -60,7 +62,7 @@ std::vector<std::string> Table::lines(const Terminal& terminal, Index width) con
 std::string Table::render(const Terminal& terminal) const {
   std::string text;
   for (const std::string& line : lines(terminal, std::max<Index>(10, terminal.columns() - 2)))
-    text += "  " + line + "\n";
+    text += fmt::format("  {}\n", line);
   return text;
 }
 

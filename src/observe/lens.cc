@@ -88,10 +88,16 @@ BasicTensor<Real> unembed(const Model& model, View<const Real, 2> x) {
 }
 
 template <class Real>
-double entropy(std::span<const Real> logits) {
+double log_sum_exp(std::span<const Real> logits) {
   double total = 0.0;
   const View<const Real, 2> row(logits.data(), {1, static_cast<Index>(logits.size())});
   kernels::log_sum_exp(row, std::span<double>(&total, 1));
+  return total;
+}
+
+template <class Real>
+double entropy(std::span<const Real> logits) {
+  const double total = log_sum_exp(logits);
   double sum = 0.0;
   for (Real x : logits) sum += std::exp(static_cast<double>(x) - total) * (total - static_cast<double>(x));
   return sum;
@@ -103,6 +109,18 @@ std::vector<std::string> lens_sites(const ModelConfig& config, bool mid) {
   std::vector<std::string> sites;
   for (const State& state : states_of(config, mid)) sites.push_back(site_name(state.site, state.layer));
   return sites;
+}
+
+template <class Real>
+RankedToken rank_token(std::span<const Real> logits, TokenId token) {
+  check(token >= 0 && token < static_cast<Index>(logits.size()), ErrorCode::usage,
+        "token {} is not in the output vocabulary of {} tokens", token, logits.size());
+  const Real mine = logits[static_cast<std::size_t>(token)];
+  RankedToken ranked{.score = {token, static_cast<double>(mine), 0.0}, .rank = 1};
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    ranked.rank += logits[i] > mine || (logits[i] == mine && i < static_cast<std::size_t>(token));
+  ranked.score.probability = std::exp(ranked.score.logit - log_sum_exp(logits));
+  return ranked;
 }
 
 template <class Real>
@@ -126,12 +144,14 @@ std::vector<LensRow> logit_lens(const Model& model, const BasicTrace<Real>& trac
     LensRow& result = rows[static_cast<std::size_t>(i)];
     result.label = states[static_cast<std::size_t>(i)].label;
     result.top = top_tokens(row, options.top);
-    for (TokenId token : options.tokens) result.tokens.push_back(token_score(row, token));
+    for (TokenId token : options.tokens) result.tokens.push_back(rank_token(row, token));
     result.entropy = entropy(row);
   });
   return rows;
 }
 
+template RankedToken rank_token(std::span<const float>, TokenId);
+template RankedToken rank_token(std::span<const double>, TokenId);
 template std::vector<LensRow> logit_lens(const Model&, const Trace&, const LensOptions&);
 template std::vector<LensRow> logit_lens(const Model&, const TraceF64&, const LensOptions&);
 

@@ -38,8 +38,13 @@ Json to_json(const TokenScore& score, const TokenNames& names) {
   return {{"id", score.id},
           {"text", names.tokenizer ? text_json(names.bytes(score.id)) : Json(nullptr)},
           {"logit", score.logit},
-          {"prob", score.prob},
-          {"rank", score.rank}};
+          {"prob", score.probability}};
+}
+
+Json to_json(const RankedToken& ranked, const TokenNames& names) {
+  Json result = to_json(ranked.score, names);
+  result["rank"] = ranked.rank;
+  return result;
 }
 
 Json to_json(std::span<const TokenScore> scores, const TokenNames& names) {
@@ -72,11 +77,14 @@ Json to_json(const Attribution& attribution, const TokenNames& names) {
 
 Json to_json(std::span<const LensRow> rows, const TokenNames& names) {
   Json list = Json::array();
-  for (const LensRow& row : rows)
+  for (const LensRow& row : rows) {
+    Json tokens = Json::array();
+    for (const RankedToken& token : row.tokens) tokens.push_back(to_json(token, names));
     list.push_back({{"label", row.label},
                     {"top", to_json(row.top, names)},
-                    {"tokens", to_json(row.tokens, names)},
+                    {"tokens", std::move(tokens)},
                     {"entropy", row.entropy}});
+  }
   return list;
 }
 

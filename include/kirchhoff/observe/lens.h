@@ -3,26 +3,21 @@
 #include <string>  // for string
 #include <vector>  // for vector
 
+#include "kirchhoff/engine/loss.h"
 #include "kirchhoff/engine/run.h"
 #include "kirchhoff/model/model.h"
 
 namespace kirchhoff {
 
-/// A token among the model's predictions.
-struct TokenScore {
-  TokenId id = 0;
-  double logit = 0.0;
-  double prob = 0.0;
-  Index rank = 0;  ///< 1: the largest logit; ties go to the smaller id
+/// A token and its place among the model's predictions.
+struct RankedToken {
+  TokenScore score;
+  Index rank = 0;  ///< 1: the largest logit; of equal ones the lower id comes first
 };
 
-/// The k tokens with the largest logits, largest first; ties go to the smaller id.
+/// Error{usage} if the token is not in the output vocabulary.
 template <class Real>
-std::vector<TokenScore> top_tokens(std::span<const Real> logits, Index k);
-
-/// One token's place among the logits.
-template <class Real>
-TokenScore token_score(std::span<const Real> logits, TokenId token);
+RankedToken rank_token(std::span<const Real> logits, TokenId token);
 
 struct LensOptions {
   Index pos = -1;               ///< counted from the end if negative
@@ -35,8 +30,8 @@ struct LensOptions {
 struct LensRow {
   std::string label;  ///< "0_pre", "0_mid", "1_pre", ..., "final_post"
   std::vector<TokenScore> top;
-  std::vector<TokenScore> tokens;  ///< as asked for, in that order
-  double entropy = 0.0;            ///< of the prediction, in nats
+  std::vector<RankedToken> tokens;  ///< as asked for, in that order
+  double entropy = 0.0;             ///< of the prediction, in nats
 };
 
 /// The sites that logit_lens reads.

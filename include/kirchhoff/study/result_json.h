@@ -35,8 +35,10 @@ std::string hex(std::string_view bytes);
 
 /// {"id", "text", "bytes"}; "text" is null where the bytes are no complete UTF-8.
 Json to_json(TokenId id, const TokenNames& names);
-/// {"id", "text", "logit", "prob", "rank"}.
+/// {"id", "text", "logit", "prob"}.
 Json to_json(const TokenScore& score, const TokenNames& names);
+/// The same with "rank", 1 for the largest.
+Json to_json(const RankedToken& ranked, const TokenNames& names);
 /// A list of the above.
 Json to_json(std::span<const TokenScore> scores, const TokenNames& names);
 /// {"metric", "sum", "closure", "target", "foil", "pos", "final_scale", "parts": [{"node", "value"}, ...], "totals"};

@@ -1,0 +1,44 @@
+#include "opened_model.h"
+
+#include "kirchhoff/model/tokenizer.h"
+#include "progress_printer.h"
+
+namespace kirchhoff::cli {
+
+void ModelOptions::declare(Command& command, bool required) {
+  command.argument("MODEL", model, "a model: a directory, a GGUF file, a state dict, or a name in the Hub cache",
+                   required);
+  declare_options(command);
+}
+
+void ModelOptions::declare_options(Command& command) {
+  command.option("--weights", "HOW", weights,
+                 "hold weights as float32, or as the file has them; the results are the same",
+                 {"auto", "float32", "packed"});
+  command.flag("--allow-nonfinite", allow_nonfinite, "go on although weights are NaN or infinite");
+}
+
+OpenedModel open_model(const std::string& argument) {
+  OpenedModel opened;
+  opened.files = io::open_model_files(argument);
+  opened.tokenizer = make_tokenizer(opened.files);
+  return opened;
+}
+
+Model load_weights(Session& session, const OpenedModel& opened, const ModelOptions& options) {
+  ProgressPrinter printer(session.err, session.quiet);
+  LoadOptions load;
+  load.weights = options.weights == "packed"    ? WeightsMode::packed
+                 : options.weights == "float32" ? WeightsMode::expanded
+                                                : WeightsMode::automatic;
+  load.allow_nonfinite = options.allow_nonfinite;
+  load.progress = printer.callback();
+  try {
+    return load_model(opened.files, load);
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::numerical || !e.help().empty()) throw;
+    throw Error(e.code(), e.what(), "'--allow-nonfinite' goes on all the same");
+  }
+}
+
+}  // namespace kirchhoff::cli

@@ -1,0 +1,112 @@
+#include "selectors.h"
+
+#include <charconv>  // for from_chars
+#include <sstream>   // for istringstream
+
+#include "kirchhoff/base/error.h"
+
+namespace kirchhoff::cli {
+namespace {
+
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+  return parts;
+}
+
+/// An index in [0, n), counted from the end if negative.
+Index parse_index(const std::string& text, Index n, const std::string& what) {
+  Index value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, status] = std::from_chars(text.data(), end, value);
+  check(status == std::errc() && stop == end, ErrorCode::usage, "'{}' is not a {}", text, what);
+  check(value >= -n && value < n, ErrorCode::usage, "{} {} is out of range: there are {}, from 0", what, value, n);
+  return value < 0 ? value + n : value;
+}
+
+/// An index, or "*" for all.
+std::vector<Index> parse_star(const std::string& text, Index n, const std::string& what) {
+  if (text != "*") return {parse_index(text, n, what)};
+  std::vector<Index> all;
+  for (Index i = 0; i < n; ++i) all.push_back(i);
+  return all;
+}
+
+}  // namespace
+
+std::vector<Index> parse_positions(const std::string& text, Index length) {
+  std::vector<Index> positions;
+  for (const std::string& part : split_list(text == "all" ? "0..-1" : text)) {
+    const std::size_t dots = part.find("..");
+    const Index first = parse_index(part.substr(0, dots), length, "position");
+    const Index last = dots == std::string::npos ? first : parse_index(part.substr(dots + 2), length, "position");
+    check(first <= last, ErrorCode::usage, "positions '{}' run backwards", part);
+    for (Index pos = first; pos <= last; ++pos) positions.push_back(pos);
+  }
+  check(!positions.empty(), ErrorCode::usage, "'{}' selects no position", text);
+  return positions;
+}
+
+std::vector<std::pair<Index, Index>> parse_heads(const std::string& text, Index n_layers, Index n_heads) {
+  std::vector<std::pair<Index, Index>> heads;
+  for (std::string part : split_list(text)) {
+    if (!part.empty() && (part.front() == 'L' || part.front() == 'a')) part.erase(0, 1);
+    const std::size_t dot = part.find('.');
+    check(dot != std::string::npos, ErrorCode::usage, "'{}' is not a head such as 9.9, L5.* or *.3", text);
+    std::string head = part.substr(dot + 1);
+    if (!head.empty() && (head.front() == 'H' || head.front() == 'h')) head.erase(0, 1);
+    for (const Index l : parse_star(part.substr(0, dot), n_layers, "layer"))
+      for (const Index h : parse_star(head, n_heads, "head")) heads.emplace_back(l, h);
+  }
+  check(!heads.empty(), ErrorCode::usage, "'{}' selects no head", text);
+  return heads;
+}
+
+void TargetOptions::declare(Command& command) {
+  command.option("--target", "TEXT", target, "the token to explain, e.g. ' Mary' (default: the top prediction)");
+  command.option("--foil", "TEXT", foil, "explain the difference to this token's logit");
+  command.option("--target-id", "ID", target_id, "the same by token id");
+  command.option("--foil-id", "ID", foil_id, "the same by token id");
+}
+
+TokenId single_token(const text::Tokenizer& tokenizer, const std::string& text, const std::string& option) {
+  const text::Encoding encoding = tokenizer.encode(text);
+  const auto bytes_of = [&tokenizer](TokenId id) {
+    const text::TokenInfo* info = tokenizer.find(id);
+    return info ? info->bytes : std::string();
+  };
+  if (encoding.ids.size() == 1 && bytes_of(encoding.ids.front()) == text) return encoding.ids.front();
+  // Vocabularies that put a space in front of every text: the token may still exist, without or with its own space.
+  for (TokenId id = 0; id < static_cast<TokenId>(tokenizer.size()); ++id)
+    if (const text::TokenInfo* info = tokenizer.find(id); info && !info->special && info->bytes == text) return id;
+  if (encoding.ids.size() == 1) return encoding.ids.front();
+
+  std::vector<std::string> pieces;
+  for (const TokenId id : encoding.ids) pieces.push_back(fmt::format("'{}' ({})", text::visible(bytes_of(id)), id));
+  const std::string spaced = fmt::format(" {}", text);
+  const bool space_helps = !text.starts_with(' ') && tokenizer.encode(spaced).ids.size() == 1;
+  throw Error(ErrorCode::usage,
+              fmt::format("{}: '{}' is not a single token but {}: {}", option, text::visible(text), pieces.size(),
+                          fmt::join(pieces, ", ")),
+              space_helps ? fmt::format("'{}' with a space in front is a single token", text::visible(spaced))
+                          : "take its first token, or another word");
+}
+
+LogitTarget TargetOptions::resolve(const OpenedModel& opened, TokenId top, Index pos) const {
+  const auto token = [&](const std::optional<std::string>& text, const std::optional<Index>& id,
+                         const std::string& option) -> std::optional<TokenId> {
+    check(!(text && id), ErrorCode::usage, "options '{}' and '{}-id' were both given", option, option);
+    if (id) return static_cast<TokenId>(*id);
+    if (!text) return std::nullopt;
+    check(opened.tokenizer != nullptr, ErrorCode::usage, "option '{}': '{}' has no tokenizer; use '{}-id'", option,
+          opened.files.argument, option);
+    return single_token(*opened.tokenizer, *text, fmt::format("option '{}'", option));
+  };
+  const std::optional<TokenId> wanted = token(target, target_id, "--target");
+  LogitTarget result{.token = wanted.value_or(top), .foil = token(foil, foil_id, "--foil"), .pos = pos};
+  check(wanted || !result.foil, ErrorCode::usage, "option '--foil' needs '--target'");
+  return result;
+}
+
+}  // namespace kirchhoff::cli
