@@ -1,0 +1,58 @@
+// Parity with Hugging Face transformers and TransformerLens: every value of every folder of tests/data/golden.
+#include <gtest/gtest.h>
+
+#include <algorithm>   // for sort
+#include <filesystem>  // for directory_iterator
+
+#include "kirchhoff/engine/compare.h"
+#include "kirchhoff/model/load.h"
+
+namespace kirchhoff {
+namespace {
+
+std::vector<std::string> golden_folders() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(KIRCHHOFF_TEST_DATA "/golden"))
+    if (entry.is_directory()) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+class Golden : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::string folder() const { return std::string(KIRCHHOFF_TEST_DATA "/golden/") + GetParam(); }
+  Comparison compare(Precision precision, double tolerance) const {
+    return compare_with_expected(load_model(folder()), folder(), {.precision = precision, .tolerance = tolerance});
+  }
+};
+
+std::string lines(const Comparison& comparison) {
+  std::string text;
+  for (const std::string& failure : comparison.failures) text += "\n  " + failure;
+  return text;
+}
+
+TEST_P(Golden, Float32MatchesEverySite) {
+  const Comparison c = compare(Precision::f32, 1e-5);
+  EXPECT_GE(c.sites, 30);
+  EXPECT_TRUE(c.passed()) << lines(c);
+  for (const SkippedKind& s : c.skipped) EXPECT_EQ(s.kind, "grad") << s.reason;
+}
+
+TEST_P(Golden, DoubleMatchesEverySite) {
+  const Comparison c = compare(Precision::f64, 1e-7);
+  EXPECT_TRUE(c.passed()) << lines(c);
+  for (const KindComparison& k : c.kinds)
+    if (k.kind == "logits" || k.kind == "loss") EXPECT_LE(k.max_rel_error, 1e-12) << k.worst << " " << k.where;
+}
+
+INSTANTIATE_TEST_SUITE_P(Folder, Golden, ::testing::ValuesIn(golden_folders()), [](const auto& info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+TEST(GoldenFolders, AreAllThere) { EXPECT_EQ(golden_folders().size(), 32U); }
+
+}  // namespace
+}  // namespace kirchhoff
