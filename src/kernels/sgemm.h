@@ -1,0 +1,26 @@
+#pragma once
+#include <string>  // for string
+
+#include "kirchhoff/base/types.h"
+#include "kirchhoff/kernels/cpu.h"
+
+namespace kirchhoff::kernels {
+
+/// A row-major operand of the library: rows of `stride`, or its transpose.
+struct SgemmOperand {
+  const float* data;
+  Index stride;
+  bool transposed;  ///< memory holds the transpose: [k, m] for A, [n, k] for B
+};
+
+/// C = alpha * A B + beta * C on the calling thread alone, by the library. m, n, k >= 1; C has rows of c_stride.
+void sgemm(Index m, Index n, Index k, float alpha, const SgemmOperand& a, const SgemmOperand& b, float beta, float* c,
+           Index c_stride);
+
+struct SgemmLibrary {
+  std::string name, isa;
+};
+/// Tells the library, before its first product, which instruction set it may use at most; what it answers.
+SgemmLibrary limit_sgemm(Isa isa);
+
+}  // namespace kirchhoff::kernels

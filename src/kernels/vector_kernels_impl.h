@@ -1,0 +1,336 @@
+// The vector kernels' one implementation, included by one .cc file for each instruction set, which defines
+//   KIRCHHOFF_VECTOR_BYTES  the width of a register, and
+//   KIRCHHOFF_DOT_COLUMNS, KIRCHHOFF_COMBINE_ROWS  the register blocks 4 x DOT_COLUMNS and COMBINE_ROWS x 4, which with
+//                           their operands should fit the registers.
+// Everything here has internal linkage and calls nothing that a linker could share between instruction sets: no
+// standard library, no View.
+#include "kernels/vector_kernels.h"
+#include "kernels/vector_math.h"
+
+namespace kirchhoff::kernels {
+namespace {
+
+// ---- reductions --------------------------------------------------------------------------------------------------
+
+constexpr Index kLanes = KIRCHHOFF_VECTOR_BYTES / Index{sizeof(float)};
+// Unaligned, and allowed to alias float: a register's worth of any float array.
+using Vec [[gnu::vector_size(KIRCHHOFF_VECTOR_BYTES), gnu::aligned(4), gnu::may_alias]] = float;
+
+KIRCHHOFF_INLINE Vec load(const float* x) { return *reinterpret_cast<const Vec*>(x); }
+KIRCHHOFF_INLINE void store(float* x, Vec v) { *reinterpret_cast<Vec*>(x) = v; }
+KIRCHHOFF_INLINE Vec broadcast(float x) { return Vec{} + x; }
+
+/// The lanes of a and of b added in pairs: a0+a1, a2+a3, ..., b0+b1, ...
+KIRCHHOFF_INLINE Vec add_pairs(Vec a, Vec b) {
+#if KIRCHHOFF_VECTOR_BYTES == 64
+  return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30) +
+         __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+#elif KIRCHHOFF_VECTOR_BYTES == 32
+  return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14) +
+         __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
+#else
+  return __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
+#endif
+}
+
+/// The sums of kCount registers, kCount <= kLanes a power of two, in the first lanes. A binary tree over pairs of
+/// lanes, so how a register is summed does not depend on its neighbours.
+constexpr std::size_t largest_group(std::size_t registers) {
+  std::size_t group = 1;
+  while (registers % (2 * group) == 0 && 2 * group <= std::size_t{kLanes}) group *= 2;
+  return group;
+}
+template <std::size_t kCount>
+KIRCHHOFF_INLINE Vec lane_sums(const Vec* v) {
+  Vec level[kCount];
+  for (std::size_t i = 0; i < kCount; ++i) level[i] = v[i];
+  for (std::size_t n = kCount; n > 1; n /= 2)
+    for (std::size_t i = 0; i < n / 2; ++i) level[i] = add_pairs(level[2 * i], level[2 * i + 1]);
+  for (std::size_t n = kCount; n < std::size_t{kLanes}; n *= 2) level[0] = add_pairs(level[0], level[0]);
+  return level[0];
+}
+
+/// By hand: clang 14 leaves a maximum over a loop scalar, whatever the pragma.
+float row_max(const float* x, Index n) {
+  Vec tops = broadcast(-__builtin_inff());
+  Index i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const Vec v = load(x + i);
+    tops = v > tops ? v : tops;
+  }
+  float lanes[kLanes];
+  store(lanes, tops);
+  float top = lanes[0];
+  for (Index lane = 1; lane < kLanes; ++lane) top = lanes[lane] > top ? lanes[lane] : top;
+  for (; i < n; ++i) top = x[i] > top ? x[i] : top;
+  return top;
+}
+
+float row_sum(const float* x, Index n) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (Index i = 0; i < n; ++i) sum += x[i];
+  return sum;
+}
+
+// ---- norms -------------------------------------------------------------------------------------------------------
+
+/// out = (x - shift) * factor, then gain and bias, in one pass.
+void normalise(const float* x, Index n, float shift, float factor, const float* gain, const float* bias, float* out,
+               float* normalized) {
+  if (normalized != nullptr) {
+#pragma omp simd
+    for (Index i = 0; i < n; ++i) normalized[i] = (x[i] - shift) * factor;
+  }
+  if (gain != nullptr && bias != nullptr) {
+#pragma omp simd
+    for (Index i = 0; i < n; ++i) out[i] = (x[i] - shift) * factor * gain[i] + bias[i];
+  } else if (gain != nullptr) {
+#pragma omp simd
+    for (Index i = 0; i < n; ++i) out[i] = (x[i] - shift) * factor * gain[i];
+  } else {
+#pragma omp simd
+    for (Index i = 0; i < n; ++i) out[i] = (x[i] - shift) * factor;
+    if (bias == nullptr) return;
+#pragma omp simd
+    for (Index i = 0; i < n; ++i) out[i] += bias[i];
+  }
+}
+
+float layer_norm(const float* x, Index n, const float* gain, const float* bias, float eps, float* out,
+                 float* normalized) {
+  const float mean = row_sum(x, n) / static_cast<float>(n);
+  float squares = 0;
+#pragma omp simd reduction(+ : squares)
+  for (Index i = 0; i < n; ++i) squares += (x[i] - mean) * (x[i] - mean);
+  const float scale = __builtin_sqrtf(squares / static_cast<float>(n) + eps);
+  normalise(x, n, mean, 1.0F / scale, gain, bias, out, normalized);
+  return scale;
+}
+
+float rms_norm(const float* x, Index n, const float* gain, const float* bias, float eps, float* out,
+               float* normalized) {
+  float squares = 0;
+#pragma omp simd reduction(+ : squares)
+  for (Index i = 0; i < n; ++i) squares += x[i] * x[i];
+  const float scale = __builtin_sqrtf(squares / static_cast<float>(n) + eps);
+  normalise(x, n, 0.0F, 1.0F / scale, gain, bias, out, normalized);
+  return scale;
+}
+
+// ---- softmax -----------------------------------------------------------------------------------------------------
+
+void softmax(const float* x, Index n, float* out) {
+  const float top = row_max(x, n);
+  const float shift = top > -__builtin_inff() ? top : 0.0F;  // nothing but -inf: every weight becomes 0, none NaN
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (Index i = 0; i < n; ++i) {
+    const float e = exp_poly(x[i] - shift);
+    out[i] = e;
+    sum += e;
+  }
+  const float factor = sum > 0.0F ? 1.0F / sum : 0.0F;
+#pragma omp simd
+  for (Index i = 0; i < n; ++i) out[i] *= factor;
+}
+
+double log_sum_exp(const float* x, Index n) {
+  const float top = row_max(x, n);
+  if (!(top > -__builtin_inff())) return static_cast<double>(top);
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (Index i = 0; i < n; ++i) sum += static_cast<double>(exp_poly(x[i] - top));
+  return static_cast<double>(top) + __builtin_log(sum);
+}
+
+// ---- activations -------------------------------------------------------------------------------------------------
+
+constexpr float kSqrtHalf = 0.70710678118654752F;
+
+KIRCHHOFF_INLINE float relu(float x) { return x > 0.0F ? x : 0.0F; }
+KIRCHHOFF_INLINE float gelu(float x) { return 0.5F * x * (1.0F + erf_poly(x * kSqrtHalf)); }
+KIRCHHOFF_INLINE float silu(float x) { return x * sigmoid_poly(x); }
+/// x/2 (1 + tanh u) is x sigmoid(2u), which does not cancel for negative x. twice_c: 2 sqrt(2/pi).
+KIRCHHOFF_INLINE float gelu_tanh(float x, float twice_c) {
+  return x * sigmoid_poly(twice_c * (x + 0.044715F * x * x * x));
+}
+
+template <class Function>
+KIRCHHOFF_INLINE void map(const float* x, Index n, float* out, Function f) {
+#pragma omp simd
+  for (Index i = 0; i < n; ++i) out[i] = f(x[i]);
+}
+
+template <class Function>
+KIRCHHOFF_INLINE void map(const float* x, const float* y, Index n, float* out, Function f) {
+#pragma omp simd
+  for (Index i = 0; i < n; ++i) out[i] = f(x[i]) * y[i];
+}
+
+/// Calls `apply` with the function of one value that the activation is on this row.
+template <class Apply>
+KIRCHHOFF_INLINE void with_function(Activation activation, const float* x, Index n, Apply apply) {
+  switch (activation) {
+    case Activation::relu:
+      return apply([](float v) { return relu(v); });
+    case Activation::gelu:
+      return apply([](float v) { return gelu(v); });
+    case Activation::gelu_tanh:
+      return apply([](float v) { return gelu_tanh(v, 1.5957691216057308F); });
+    case Activation::gelu_tanh_bloom:
+      return apply([](float v) { return gelu_tanh(v, 2.0F * 0.79788456F); });
+    case Activation::silu:
+      return apply([](float v) { return silu(v); });
+    case Activation::solu:
+    case Activation::solu_ln: {
+      const float top = row_max(x, n);
+      float sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (Index i = 0; i < n; ++i) sum += exp_poly(x[i] - top);
+      const float factor = 1.0F / sum;
+      return apply([top, factor](float v) { return v * exp_poly(v - top) * factor; });
+    }
+  }
+}
+
+void activate(Activation activation, const float* x, Index n, float* out) {
+  with_function(activation, x, n, [=](auto f) { map(x, n, out, f); });
+}
+
+void activate_gated(Activation activation, const float* gate, const float* linear, Index n, float* out) {
+  with_function(activation, gate, n, [=](auto f) { map(gate, linear, n, out, f); });
+}
+
+void soft_cap(float* x, Index n, float cap) {
+  const float inverse = 1.0F / cap;
+  map(x, n, x, [=](float v) { return cap * tanh_poly(v * inverse); });
+}
+
+// ---- products with few rows --------------------------------------------------------------------------------------
+
+KIRCHHOFF_INLINE void finish(const SmallGemm& g, Index i, Index j, float sum) {
+  float* c = g.c + i * g.c_stride + j;
+  const float value = g.alpha * sum + (g.bias != nullptr ? g.bias[j] : 0.0F);
+  *c = g.accumulate ? *c + value : value;
+}
+
+/// Pointers to `count` consecutive rows, starting at `row`.
+template <std::size_t kCount>
+struct Rows {
+  const float* at[kCount];
+  KIRCHHOFF_INLINE Rows(const float* first, Index stride) {
+    for (const float*& row : at) row = first, first += stride;
+  }
+};
+
+/// The last `count` < kLanes products, padded with zeros.
+template <std::size_t kRows, std::size_t kColumns>
+KIRCHHOFF_INLINE void add_tail(Vec (&acc)[kRows][kColumns], const Rows<kRows>& a, const Rows<kColumns>& b, Index p,
+                               Index count) {
+  const auto padded = [p, count](const float* row) {
+    float lanes[kLanes] = {};
+    for (Index lane = 0; lane < count; ++lane) lanes[lane] = row[p + lane];
+    return load(lanes);
+  };
+  for (std::size_t i = 0; i < kRows; ++i)
+    for (std::size_t j = 0; j < kColumns; ++j) acc[i][j] += padded(a.at[i]) * padded(b.at[j]);
+}
+
+/// A block of kRows x kColumns dot products, each in one register of partial sums.
+template <std::size_t kRows, std::size_t kColumns>
+KIRCHHOFF_INLINE void dot_block(const SmallGemm& g, Index i0, Index j0, bool fetch_next_panel) {
+  const Rows<kRows> a(g.a + i0 * g.a_stride, g.a_stride);
+  const Rows<kColumns> b(g.b + j0 * g.b_stride, g.b_stride);
+  const Index next_panel = static_cast<Index>(kColumns) * g.b_stride;
+  Vec acc[kRows][kColumns] = {};
+  Index p = 0;
+  for (; p + kLanes <= g.k; p += kLanes) {
+    Vec bv[kColumns];
+    for (std::size_t j = 0; j < kColumns; ++j) bv[j] = load(b.at[j] + p);
+    for (std::size_t i = 0; i < kRows; ++i) {
+      const Vec av = load(a.at[i] + p);
+      for (std::size_t j = 0; j < kColumns; ++j) acc[i][j] += av * bv[j];
+    }
+    if (fetch_next_panel)
+      for (const float* row : b.at) __builtin_prefetch(row + next_panel + p, 0, 2);
+  }
+  if (p < g.k) add_tail<kRows, kColumns>(acc, a, b, p, g.k - p);
+  constexpr std::size_t kCount = largest_group(kRows * kColumns);
+  for (std::size_t first = 0; first < kRows * kColumns; first += kCount) {
+    float sums[kLanes];
+    store(sums, lane_sums<kCount>(&acc[0][0] + first));
+    for (std::size_t e = 0; e < kCount; ++e) {
+      const std::size_t i = (first + e) / kColumns, j = (first + e) % kColumns;
+      finish(g, i0 + static_cast<Index>(i), j0 + static_cast<Index>(j), sums[e]);
+    }
+  }
+}
+
+/// The second block of rows, which finds its panel of B in the cache, fetches the next one from memory meanwhile: rows
+/// of B are too short for the hardware to see them coming.
+template <std::size_t kColumns>
+KIRCHHOFF_INLINE void dot_panel(const SmallGemm& g, Index j) {
+  const Index blocks = g.m / 4;
+  for (Index block = 0; block < blocks; ++block) {
+    if (block == 1)
+      dot_block<4, kColumns>(g, 4 * block, j, true);
+    else
+      dot_block<4, kColumns>(g, 4 * block, j, false);
+  }
+  for (Index i = 4 * blocks; i < g.m; ++i) dot_block<1, kColumns>(g, i, j, false);
+}
+
+/// Column panels outermost: a panel of B is read from memory once, and is in the cache for all rows of A but the first.
+void dot_rows(const SmallGemm& g) {
+  Index j = 0;
+  for (; j + KIRCHHOFF_DOT_COLUMNS <= g.n; j += KIRCHHOFF_DOT_COLUMNS) dot_panel<KIRCHHOFF_DOT_COLUMNS>(g, j);
+  for (; j < g.n; ++j) dot_panel<1>(g, j);
+}
+
+/// kRows rows of C, kColumns registers wide: rows of B weighted by values of A.
+template <std::size_t kRows, std::size_t kColumns>
+KIRCHHOFF_INLINE void combine_block(const SmallGemm& g, Index i0, Index j0) {
+  const Rows<kRows> a(g.a + i0 * g.a_stride, g.a_stride);
+  const float* b = g.b + j0;
+  Vec acc[kRows][kColumns] = {};
+  for (Index p = 0; p < g.k; ++p, b += g.b_stride) {
+    const Rows<kColumns> columns(b, kLanes);
+    for (std::size_t i = 0; i < kRows; ++i) {
+      const Vec av = broadcast(a.at[i][p]);
+      for (std::size_t j = 0; j < kColumns; ++j) acc[i][j] += av * load(columns.at[j]);
+    }
+  }
+  for (std::size_t i = 0; i < kRows; ++i)
+    for (std::size_t j = 0; j < kColumns; ++j) {
+      float lanes[kLanes];
+      store(lanes, acc[i][j]);
+      for (Index lane = 0; lane < kLanes; ++lane)
+        finish(g, i0 + static_cast<Index>(i), j0 + static_cast<Index>(j) * kLanes + lane, lanes[lane]);
+    }
+}
+
+template <std::size_t kRows>
+KIRCHHOFF_INLINE void combine_panel(const SmallGemm& g, Index i0) {
+  Index j = 0;
+  for (; j + 4 * kLanes <= g.n; j += 4 * kLanes) combine_block<kRows, 4>(g, i0, j);
+  for (; j + kLanes <= g.n; j += kLanes) combine_block<kRows, 1>(g, i0, j);
+  for (; j < g.n; ++j)
+    for (Index i = i0; i < i0 + static_cast<Index>(kRows); ++i) {
+      float sum = 0;
+      for (Index p = 0; p < g.k; ++p) sum += g.a[i * g.a_stride + p] * g.b[p * g.b_stride + j];
+      finish(g, i, j, sum);
+    }
+}
+
+void combine_rows(const SmallGemm& g) {
+  Index i = 0;
+  for (; i + KIRCHHOFF_COMBINE_ROWS <= g.m; i += KIRCHHOFF_COMBINE_ROWS) combine_panel<KIRCHHOFF_COMBINE_ROWS>(g, i);
+  for (; i < g.m; ++i) combine_panel<1>(g, i);
+}
+
+constexpr VectorKernels kTable = {layer_norm,     rms_norm, softmax,  log_sum_exp, activate,
+                                  activate_gated, soft_cap, dot_rows, combine_rows};
+
+}  // namespace
+}  // namespace kirchhoff::kernels
