@@ -25,6 +25,14 @@ bool ConfigReader::has(std::string_view key) const {
   return it != object_->end() && !it->is_null();
 }
 
+bool ConfigReader::mentions(std::string_view key) const { return object_->contains(key); }
+
+std::string_view ConfigReader::first_of(std::initializer_list<std::string_view> keys) const {
+  for (std::string_view key : keys)
+    if (has(key)) return key;
+  return *keys.begin();
+}
+
 const Json* ConfigReader::find(std::string_view key) {
   used_.emplace(key);
   const auto it = object_->find(key);

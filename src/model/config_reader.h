@@ -31,7 +31,10 @@ class ConfigReader {
   ConfigReader(const Json& object, std::string file, std::string scope = {});
 
   const std::string& file() const { return file_; }
-  bool has(std::string_view key) const;  ///< present and not null; does not count as use
+  bool has(std::string_view key) const;       ///< present and not null; does not count as use
+  bool mentions(std::string_view key) const;  ///< present, null included: some classes' defaults differ from null
+  /// The first of several names of one key that is present, otherwise the first of all.
+  std::string_view first_of(std::initializer_list<std::string_view> keys) const;
 
   /// A whole number in [1, max].
   Index count(std::string_view key, Index max);

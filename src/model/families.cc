@@ -12,7 +12,11 @@ bool contains(const std::vector<std::string>& list, std::string_view value) {
 }  // namespace
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> all = {gpt2_family(), llama_family()};
+  static const std::vector<Family> all = {gpt2_family(),     gpt_neo_family(), gptj_family(),       gpt_neox_family(),
+                                          opt_family(),      bloom_family(),   falcon_family(),     llama_family(),
+                                          mistral_family(),  qwen2_family(),   qwen3_family(),      gemma_family(),
+                                          gemma2_family(),   gemma3_family(),  phi_family(),        phi3_family(),
+                                          stablelm_family(), olmo2_family(),   starcoder2_family(), mpt_family()};
   return all;
 }
 

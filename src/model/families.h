@@ -32,6 +32,24 @@ const Family& family_of_model_type(ConfigReader& config);
 const Family& family_of_gguf(const std::string& architecture, const std::string& file);
 
 Family gpt2_family();
+Family gpt_neo_family();
+Family gptj_family();
+Family gpt_neox_family();
+Family opt_family();
+Family bloom_family();
+Family falcon_family();
 Family llama_family();
+Family mistral_family();
+Family qwen2_family();
+Family qwen3_family();
+Family gemma_family();
+Family gemma2_family();
+Family gemma3_family();
+Family phi_family();
+Family phi3_family();
+Family stablelm_family();
+Family olmo2_family();
+Family starcoder2_family();
+Family mpt_family();
 
 }  // namespace kirchhoff

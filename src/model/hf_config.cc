@@ -181,11 +181,12 @@ void read_rope(ConfigReader& config, ModelConfig& model, const RopeOptions& opti
   parameters.finish();
 }
 
-void set_windows(ConfigReader& config, ModelConfig& model, Index window, bool (*windowed)(Index layer)) {
+void set_windows(ConfigReader& config, ModelConfig& model, Index window,
+                 const std::function<bool(Index layer)>& windowed) {
   model.window_of_layer.clear();
   if (!config.has("layer_types")) {
     config.ignore({"layer_types"});
-    for (Index l = 0; l < model.n_layers; ++l) model.window_of_layer.push_back(windowed(l) ? window : 0);
+    for (Index l = 0; l < model.n_layers; ++l) model.window_of_layer.push_back(window > 0 && windowed(l) ? window : 0);
     return;
   }
   const std::vector<std::string> types = config.texts("layer_types");
@@ -199,6 +200,32 @@ void set_windows(ConfigReader& config, ModelConfig& model, Index window, bool (*
           "'{}': layer_types has sliding_attention, but there is no sliding_window", config.file());
     model.window_of_layer.push_back(type == "sliding_attention" ? window : 0);
   }
+}
+
+void read_llama_like(ConfigReader& config, ModelConfig& model, std::string_view activation_key,
+                     std::string_view activation_fallback) {
+  read_sizes(config, model);
+  model.n_ctx = config.count("max_position_embeddings", kMaxPositions);
+  model.d_mlp = config.count("intermediate_size", kMaxWidth);
+  model.norm = NormKind::rms;
+  model.norm_eps = config.positive_or("rms_norm_eps", 1e-6);
+  model.gated_mlp = true;
+  model.activation = activation(config, activation_key, activation_fallback);
+  set_attn_scale(model);
+}
+
+void attention_rules(Recipe& recipe, bool qkv_bias, bool o_bias) {
+  recipe.linear("Q", "{P}layers.{L}.self_attn.q_proj", qkv_bias);
+  recipe.linear("K", "{P}layers.{L}.self_attn.k_proj", qkv_bias);
+  recipe.linear("V", "{P}layers.{L}.self_attn.v_proj", qkv_bias);
+  recipe.linear("O", "{P}layers.{L}.self_attn.o_proj", o_bias);
+  recipe.ignorable.push_back("*.rotary_emb.inv_freq");  // recomputed
+}
+
+void gated_mlp_rules(Recipe& recipe, bool bias) {
+  recipe.linear("gate", "{P}layers.{L}.mlp.gate_proj", bias);
+  recipe.linear("in", "{P}layers.{L}.mlp.up_proj", bias);
+  recipe.linear("out", "{P}layers.{L}.mlp.down_proj", bias);
 }
 
 void set_attn_scale(ModelConfig& model, double scale) {

@@ -1,4 +1,6 @@
 #pragma once
+#include <functional>  // for function
+
 #include "model/config_reader.h"
 #include "model/recipe.h"
 
@@ -27,13 +29,22 @@ void read_rope(ConfigReader& config, ModelConfig& model, const RopeOptions& opti
 /// The scaling rules alone, from one object with `rope_type` (or `type`); its theta, if it has one, replaces `theta`.
 RotaryTable rope_table(ConfigReader& parameters, double theta, Index rotary_dim);
 
-/// window_of_layer from `layer_types` if present, else `windowed(layer)`; `window` is the width.
-void set_windows(ConfigReader& config, ModelConfig& model, Index window, bool (*windowed)(Index layer));
+/// window_of_layer from `layer_types` if present, else `windowed(layer)`; `window` is the width, 0 if there is none.
+void set_windows(ConfigReader& config, ModelConfig& model, Index window,
+                 const std::function<bool(Index layer)>& windowed);
+
+/// read_sizes and what Llama's descendants have in common: RMS norm, gated MLP, `max_position_embeddings`.
+void read_llama_like(ConfigReader& config, ModelConfig& model, std::string_view activation_key = "hidden_act",
+                     std::string_view activation_fallback = "silu");
 
 /// attn_scale_of_layer = `scale` everywhere.
 void set_attn_scale(ModelConfig& model, double scale);
 /// 1 / sqrt(d_head) everywhere.
 void set_attn_scale(ModelConfig& model);
+
+/// Rules for self_attn.{q,k,v,o}_proj and for mlp.{gate,up,down}_proj of "{P}layers.{L}.".
+void attention_rules(Recipe& recipe, bool qkv_bias, bool o_bias);
+void gated_mlp_rules(Recipe& recipe, bool bias);
 
 /// d_vocab_out = d_vocab and, unless tied, W_U from `head`.
 void output_head(Recipe& recipe, bool tied, const std::string& head = "lm_head.weight");

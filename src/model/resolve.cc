@@ -3,6 +3,7 @@
 #include "kirchhoff/model/load.h"
 #include "model/config_reader.h"
 #include "model/families.h"
+#include "model/hf_config.h"
 
 namespace kirchhoff {
 namespace {
@@ -10,6 +11,7 @@ namespace {
 Recipe hugging_face_recipe(const Json& config, const std::string& path) {
   ConfigReader reader(config, path);
   const Family& family = family_of_model_type(reader);
+  hf::ignore_bookkeeping(reader);
   Recipe recipe = family.hugging_face(reader);
   reader.finish();
   recipe.config.family = family.name;

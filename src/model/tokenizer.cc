@@ -48,7 +48,8 @@ BosDecision decide_bos(const io::ModelFiles& files, const text::Tokenizer& token
   if (!said) {
     decision.why = "no BOS: the tokenizer's files do not say";
   } else {
-    decision.why = *said ? fmt::format("BOS {} prepended: {} says so", bos, who) : fmt::format("no BOS: {} says so", who);
+    decision.why =
+        *said ? fmt::format("BOS {} prepended: {} says so", bos, who) : fmt::format("no BOS: {} says so", who);
   }
   return decision;
 }

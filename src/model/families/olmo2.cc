@@ -1,0 +1,40 @@
+#include "model/families.h"
+#include "model/hf_config.h"
+
+namespace kirchhoff {
+namespace {
+
+/// No norms before the sublayers, one after each; q and k are normalised over their full width.
+Recipe olmo2_hf(ConfigReader& c) {
+  Recipe recipe;
+  ModelConfig& model = recipe.config;
+  hf::read_llama_like(c, model);
+  hf::read_rope(c, model);
+  model.pre_norm = false;
+  model.post_norm = true;
+  model.qk_norm = QkNorm::full_width;
+  const bool bias = c.boolean_or("attention_bias", false);
+
+  recipe.prefixes = {"model.", ""};
+  recipe.add("W_E", "{P}embed_tokens.weight");
+  hf::attention_rules(recipe, bias, bias);
+  recipe.add("q_norm", "{P}layers.{L}.self_attn.q_norm.weight");
+  recipe.add("k_norm", "{P}layers.{L}.self_attn.k_norm.weight");
+  recipe.norm("ln1_post", "{P}layers.{L}.post_attention_layernorm", false);
+  hf::gated_mlp_rules(recipe, false);
+  recipe.norm("ln2_post", "{P}layers.{L}.post_feedforward_layernorm", false);
+  recipe.norm("ln_final", "{P}norm", false);
+  hf::output_head(recipe, c.boolean_or("tie_word_embeddings", false));
+  return recipe;
+}
+
+}  // namespace
+
+Family olmo2_family() {
+  return {.name = "olmo2",
+          .model_types = {"olmo2"},
+          .architectures = {"Olmo2ForCausalLM", "Olmo2Model"},
+          .hugging_face = olmo2_hf};
+}
+
+}  // namespace kirchhoff

@@ -1,0 +1,62 @@
+#include "model/families.h"
+#include "model/hf_config.h"
+
+namespace kirchhoff {
+namespace {
+
+/// What Qwen2 and Qwen3 share: the upper layers may have a window, and only if `use_sliding_window`.
+void read_qwen(ConfigReader& c, Recipe& recipe) {
+  hf::read_llama_like(c, recipe.config);
+  hf::read_rope(c, recipe.config);
+  c.expect("use_mrope", false);
+  const bool windowed = c.boolean_or("use_sliding_window", false);
+  const Index window = c.count_or("sliding_window", 4096, kMaxPositions);
+  const Index first = c.has("max_window_layers") ? static_cast<Index>(c.number("max_window_layers")) : 28;
+  hf::set_windows(c, recipe.config, windowed ? window : 0, [first](Index layer) { return layer >= first; });
+
+  recipe.prefixes = {"model.", ""};
+  recipe.add("W_E", "{P}embed_tokens.weight");
+  recipe.norm("ln1", "{P}layers.{L}.input_layernorm", false);
+  recipe.norm("ln2", "{P}layers.{L}.post_attention_layernorm", false);
+  hf::gated_mlp_rules(recipe, false);
+  recipe.norm("ln_final", "{P}norm", false);
+  hf::output_head(recipe, c.boolean_or("tie_word_embeddings", false));
+}
+
+/// Qwen1.5, Qwen2, Qwen2.5: biases on q, k and v only.
+Recipe qwen2_hf(ConfigReader& c) {
+  Recipe recipe;
+  read_qwen(c, recipe);
+  hf::attention_rules(recipe, true, false);
+  return recipe;
+}
+
+/// Qwen3: q and k are normalised per head.
+Recipe qwen3_hf(ConfigReader& c) {
+  Recipe recipe;
+  read_qwen(c, recipe);
+  recipe.config.qk_norm = QkNorm::per_head;
+  const bool bias = c.boolean_or("attention_bias", false);
+  hf::attention_rules(recipe, bias, bias);
+  recipe.add("q_norm", "{P}layers.{L}.self_attn.q_norm.weight");
+  recipe.add("k_norm", "{P}layers.{L}.self_attn.k_norm.weight");
+  return recipe;
+}
+
+}  // namespace
+
+Family qwen2_family() {
+  return {.name = "qwen2",
+          .model_types = {"qwen2"},
+          .architectures = {"Qwen2ForCausalLM", "Qwen2Model"},
+          .hugging_face = qwen2_hf};
+}
+
+Family qwen3_family() {
+  return {.name = "qwen3",
+          .model_types = {"qwen3"},
+          .architectures = {"Qwen3ForCausalLM", "Qwen3Model"},
+          .hugging_face = qwen3_hf};
+}
+
+}  // namespace kirchhoff

@@ -1,0 +1,46 @@
+#include "model/families.h"
+#include "model/hf_config.h"
+
+namespace kirchhoff {
+namespace {
+
+/// LayerNorm, grouped queries, a plain MLP, biases everywhere.
+Recipe starcoder2_hf(ConfigReader& c) {
+  Recipe recipe;
+  ModelConfig& model = recipe.config;
+  hf::read_sizes(c, model);
+  model.d_mlp = c.count("intermediate_size", kMaxWidth);
+  model.n_ctx = c.count("max_position_embeddings", kMaxPositions);
+  model.norm_eps = c.positive_or("norm_epsilon", 1e-5);
+  model.activation = hf::activation(c, "hidden_act", "gelu_pytorch_tanh");
+  hf::set_attn_scale(model);
+  hf::read_rope(c, model);
+  hf::set_windows(c, model, c.count_or("sliding_window", 0, kMaxPositions), [](Index) { return true; });
+  c.expect("mlp_type", "default");
+  c.expect("norm_type", "layer_norm");
+  c.expect("scale_attn_weights", true);
+  c.ignore({"attention_softmax_in_fp32", "scale_attention_softmax_in_fp32"});  // precision of half-precision scores
+  const bool bias = c.boolean_or("use_bias", true);
+
+  recipe.prefixes = {"model.", ""};
+  recipe.add("W_E", "{P}embed_tokens.weight");
+  recipe.norm("ln1", "{P}layers.{L}.input_layernorm", true);
+  hf::attention_rules(recipe, bias, bias);
+  recipe.norm("ln2", "{P}layers.{L}.post_attention_layernorm", true);
+  recipe.linear("in", "{P}layers.{L}.mlp.c_fc", bias);
+  recipe.linear("out", "{P}layers.{L}.mlp.c_proj", bias);
+  recipe.norm("ln_final", "{P}norm", true);
+  hf::output_head(recipe, c.boolean_or("tie_word_embeddings", true));
+  return recipe;
+}
+
+}  // namespace
+
+Family starcoder2_family() {
+  return {.name = "starcoder2",
+          .model_types = {"starcoder2"},
+          .architectures = {"Starcoder2ForCausalLM", "Starcoder2Model"},
+          .hugging_face = starcoder2_hf};
+}
+
+}  // namespace kirchhoff
