@@ -7,7 +7,7 @@
 #include "io/checked_size.h"
 #include "io/gguf_reader.h"
 #include "io/gguf_types.h"
-#include "io/quote.h"
+#include "io/printable.h"
 #include "kirchhoff/base/error.h"
 
 namespace kirchhoff::io {

@@ -1,6 +1,6 @@
 #include <array>  // for array
 
-#include "io/quote.h"
+#include "io/printable.h"
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/io/gguf.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>  // for max
 #include <limits>     // for numeric_limits
 
-#include "io/quote.h"
+#include "io/printable.h"
 #include "kirchhoff/base/error.h"
 
 namespace kirchhoff::io {

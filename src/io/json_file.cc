@@ -4,7 +4,7 @@
 #include <array>      // for array
 
 #include "io/json_error.h"
-#include "io/quote.h"
+#include "io/printable.h"
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/io/mapped_file.h"
 

@@ -5,9 +5,8 @@
 #include "io/bytes.h"
 #include "io/checked_size.h"
 #include "io/dtype_names.h"
-#include "io/quote.h"
+#include "io/printable.h"
 #include "io/safetensors_header.h"
-#include "io/shards.h"
 #include "kirchhoff/base/error.h"
 
 namespace kirchhoff::io {
@@ -112,9 +111,5 @@ SafetensorsFile parse_safetensors(const FileBytes& file) {
 }
 
 SafetensorsFile read_safetensors(const std::string& path) { return parse_safetensors(map_file(path)); }
-
-Checkpoint read_sharded_safetensors(const std::string& path) {
-  return read_sharded(path, "safetensors", [](const std::string& shard) { return read_safetensors(shard).checkpoint; });
-}
 
 }  // namespace kirchhoff::io

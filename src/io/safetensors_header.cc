@@ -4,7 +4,7 @@
 
 #include "io/dtype_names.h"
 #include "io/json_error.h"
-#include "io/quote.h"
+#include "io/printable.h"
 #include "kirchhoff/base/error.h"
 
 namespace kirchhoff::io {

@@ -19,8 +19,4 @@ struct SafetensorsFile {
 SafetensorsFile parse_safetensors(const FileBytes& file);
 SafetensorsFile read_safetensors(const std::string& path);
 
-/// The shards that `path` (a model.safetensors.index.json) lists, beside it. Every name of weight_map must lie in the
-/// shard that it names, and no tensor may lie in two shards or in none of weight_map.
-Checkpoint read_sharded_safetensors(const std::string& path);
-
 }  // namespace kirchhoff::io

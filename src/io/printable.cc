@@ -1,4 +1,4 @@
-#include "io/quote.h"
+#include "io/printable.h"
 
 #include <fmt/format.h>
 

@@ -1,13 +1,17 @@
-#include "io/shards.h"
+#include "kirchhoff/io/sharded.h"
 
 #include <filesystem>     // for path
 #include <map>            // for map
 #include <unordered_map>  // for unordered_map
 #include <unordered_set>  // for unordered_set
 
-#include "io/quote.h"
+#include "io/file_kind.h"
+#include "io/printable.h"
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/io/json_file.h"
+#include "kirchhoff/io/mapped_file.h"
+#include "kirchhoff/io/safetensors.h"
+#include "kirchhoff/io/torch_file.h"
 
 namespace kirchhoff::io {
 namespace {
@@ -31,21 +35,36 @@ std::unordered_map<std::string, std::string> read_weight_map(const std::string& 
   return result;
 }
 
+Checkpoint read_shard(const std::string& path) {
+  const FileBytes file = map_file(path);
+  switch (file_kind(file)) {
+    case FileKind::safetensors:
+      return parse_safetensors(file).checkpoint;
+    case FileKind::torch_zip:
+    case FileKind::torch_legacy:
+      return parse_torch(file).checkpoint;
+    default:
+      fail(ErrorCode::format, "'{}': this shard is neither a safetensors nor a torch file", path);
+  }
+}
+
 }  // namespace
 
-Checkpoint read_sharded(const std::string& index_path, const std::string& format,
-                        const std::function<Checkpoint(const std::string& path)>& read_shard) {
+Checkpoint read_sharded(const std::string& index_path) {
   const auto weight_map = read_weight_map(index_path);
   std::map<std::string, Index> shards;  // -> tensors that the map expects in it
   for (const auto& [tensor, shard] : weight_map) ++shards[shard];
-  Checkpoint result{index_path, format, {}};
+  Checkpoint result;
+  result.path = index_path;
   result.tensors.reserve(weight_map.size());
   for (const auto& [shard, expected] : shards) {
     const std::string path = (std::filesystem::path(index_path).parent_path() / shard).string();
     check(std::filesystem::exists(path), ErrorCode::not_found, "'{}': shard '{}', which '{}' lists, is not there", path,
           shard, index_path);
+    Checkpoint part = read_shard(path);
+    result.format = part.format;
     Index found = 0;
-    for (StoredTensor& tensor : read_shard(path).tensors) {
+    for (StoredTensor& tensor : part.tensors) {
       const auto entry = weight_map.find(tensor.name);
       check(entry != weight_map.end(), ErrorCode::format, "'{}': tensor {} is not in the weight_map of '{}'", path,
             printable(tensor.name), index_path);
