@@ -1,0 +1,149 @@
+#include "text/bpe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>  // for all_of
+#include <utility>    // for move
+
+#include "kirchhoff/base/error.h"
+#include "text/byte_level.h"
+#include "text/utf8.h"
+
+namespace kirchhoff::text {
+
+BpeModel::BpeModel(Vocabulary vocabulary, MergeTable merges, BpeOptions options)
+    : vocabulary_(std::move(vocabulary)), merges_(std::move(merges)), options_(std::move(options)) {
+  index_symbols();
+}
+
+BpeModel::BpeModel(Vocabulary vocabulary, std::vector<std::uint32_t> rank, BpeOptions options)
+    : vocabulary_(std::move(vocabulary)), rank_(std::move(rank)), options_(std::move(options)) {
+  index_symbols();
+}
+
+void BpeModel::index_symbols() {
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    const char raw = static_cast<char>(static_cast<std::uint8_t>(byte));
+    byte_symbols_[byte] = vocabulary_.find(to_byte_level({&raw, 1})).value_or(-1);
+    byte_fallbacks_[byte] = vocabulary_.find(fmt::format("<0x{:02X}>", byte)).value_or(-1);
+    if (byte < ascii_.size()) ascii_[byte] = vocabulary_.find({&raw, 1}).value_or(-1);
+  }
+}
+
+std::optional<TokenId> BpeModel::character(std::string_view character, bool first, bool last) const {
+  const bool prefixed = !first && !options_.continuing_prefix.empty();
+  const bool suffixed = last && !options_.word_suffix.empty();
+  if (prefixed || suffixed)
+    return vocabulary_.find(fmt::format("{}{}{}", prefixed ? options_.continuing_prefix : "", character,
+                                        suffixed ? options_.word_suffix : ""));
+  if (character.size() > 1) return vocabulary_.find(character);
+  const TokenId id = ascii_[static_cast<std::uint8_t>(character[0]) & 0x7FU];
+  return id < 0 ? std::nullopt : std::optional(id);
+}
+
+void BpeEncoder::encode(std::string_view word, std::vector<BpeModel::Token>& out) {
+  symbols_.clear();
+  if (!model_.rank_.empty()) return encode_by_score(word, out);
+  const bool bytes = model_.options_.symbols == Symbols::bytes;
+  if (model_.options_.ignore_merges) {
+    if (const auto id = model_.vocabulary_.find(bytes ? std::string_view(to_byte_level(word)) : word)) {
+      out.push_back({*id, static_cast<std::uint32_t>(word.size())});
+      return;
+    }
+  }
+  if (bytes)
+    add_bytes(word);
+  else
+    add_characters(word);
+  flush_unknown();
+  const auto merge_of = [this](const Symbol& left, const Symbol& right) {
+    return model_.merges_.find(left.id, right.id);
+  };
+  symbols_.resize(merger_.run(symbols_, merge_of));
+  for (const Symbol& symbol : symbols_) out.push_back({symbol.id, symbol.length});
+}
+
+void BpeEncoder::add(TokenId id, std::size_t length) {
+  const std::uint32_t begin = symbols_.empty() ? 0 : symbols_.back().begin + symbols_.back().length;
+  symbols_.push_back({id, begin, static_cast<std::uint32_t>(length)});
+}
+
+void BpeEncoder::add_unknown(std::string_view what, std::size_t length) {
+  const BpeOptions& options = model_.options_;
+  check(options.unknown.has_value(), ErrorCode::not_found, "the vocabulary has no token for '{}'{}", what,
+        options.unknown_name.empty() ? "" : fmt::format(", nor has it its unk_token '{}'", options.unknown_name));
+  if (!options.fuse_unknown) flush_unknown();
+  unknown_length_ += length;
+}
+
+void BpeEncoder::flush_unknown() {
+  if (unknown_length_ > 0) add(*model_.options_.unknown, unknown_length_);
+  unknown_length_ = 0;
+}
+
+void BpeEncoder::add_bytes(std::string_view word) {
+  for (const char byte : word) {
+    const TokenId id = model_.byte_symbols_[static_cast<std::uint8_t>(byte)];
+    if (id < 0) {
+      add_unknown(to_byte_level({&byte, 1}), 1);
+      continue;
+    }
+    flush_unknown();
+    add(id, 1);
+  }
+}
+
+bool BpeModel::has_fallback(std::string_view character) const {
+  return std::all_of(character.begin(), character.end(), [&](char byte) { return fallback(byte) >= 0; });
+}
+
+void BpeEncoder::add_characters(std::string_view word) {
+  for (std::size_t pos = 0, length = 0; pos < word.size(); pos += length) {
+    length = utf8_step(word, pos).length;
+    const std::string_view character = word.substr(pos, length);
+    if (const auto id = model_.character(character, pos == 0, pos + length == word.size())) {
+      flush_unknown();
+      add(*id, length);
+    } else if (model_.options_.byte_fallback && model_.has_fallback(character)) {
+      // The reference leaves unknown characters that wait where they are: they come after these bytes.
+      for (const char byte : character) add(model_.fallback(byte), 1);
+    } else {
+      add_unknown(character, length);
+    }
+  }
+}
+
+void BpeEncoder::encode_by_score(std::string_view word, std::vector<BpeModel::Token>& out) {
+  for (std::size_t pos = 0, length = 0; pos < word.size(); pos += length) {
+    length = utf8_step(word, pos).length;
+    std::optional<TokenId> id = model_.character(word.substr(pos, length), true, false);
+    if (id && model_.rank_[static_cast<std::size_t>(*id)] == kNoRank) id.reset();
+    add(id.value_or(-1), length);
+  }
+  const auto merge_of = [&](const Symbol& left, const Symbol& right) {
+    const std::size_t length = std::size_t{left.length} + right.length;
+    if (length > model_.vocabulary_.longest_piece()) return kNoMerge;
+    const std::optional<TokenId> id = model_.vocabulary_.find(word.substr(left.begin, length));
+    return id ? Merge{model_.rank_[static_cast<std::size_t>(*id)], *id} : kNoMerge;
+  };
+  symbols_.resize(merger_.run(symbols_, merge_of));
+  bool after_unknown = false;
+  for (const Symbol& symbol : symbols_) {
+    const std::string_view character = word.substr(symbol.begin, symbol.length);
+    if (symbol.id >= 0) {
+      out.push_back({symbol.id, symbol.length});
+    } else if (model_.has_fallback(character)) {
+      for (const char byte : character) out.push_back({model_.fallback(byte), 1});
+    } else {
+      check(model_.options_.unknown.has_value(), ErrorCode::not_found, "the vocabulary has no token for '{}'",
+            character);
+      if (after_unknown)
+        out.back().length += symbol.length;
+      else
+        out.push_back({*model_.options_.unknown, symbol.length});
+    }
+    after_unknown = symbol.id < 0 && !model_.has_fallback(character);
+  }
+}
+
+}  // namespace kirchhoff::text
