@@ -41,7 +41,7 @@ void merge_with_previous(std::vector<Piece>& pieces) {
     if (piece.is_match && !previous_match && kept > 0)
       pieces[kept - 1].end = piece.end;
     else
-      pieces[kept++] = {piece.begin, piece.end, false};
+      pieces[kept++] = piece;
     previous_match = piece.is_match;
   }
   pieces.resize(kept);
@@ -55,7 +55,7 @@ void merge_with_next(std::vector<Piece>& pieces) {
     if (piece.is_match && !previous_match && kept < pieces.size())
       pieces[kept].begin = piece.begin;
     else
-      pieces[--kept] = {piece.begin, piece.end, false};
+      pieces[--kept] = piece;
     previous_match = piece.is_match;
   }
   pieces.erase(pieces.begin(), pieces.begin() + static_cast<std::ptrdiff_t>(kept));
@@ -68,7 +68,7 @@ void join_alike(std::vector<Piece>& pieces) {
     if (piece.is_match == previous_match && kept > 0)
       pieces[kept - 1].end = piece.end;
     else
-      pieces[kept++] = {piece.begin, piece.end, false};
+      pieces[kept++] = piece;
     previous_match = piece.is_match;
   }
   pieces.resize(kept);

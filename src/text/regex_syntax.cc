@@ -63,11 +63,17 @@ class Translator {
       case 'u':
         return unicode_escape();
       default:
-        take();
-        return take();
+        return other_escape();
     }
     out_ += replacement;
     pos_ += 2;
+  }
+
+  void other_escape() {
+    take(), take();
+    if (pos_ >= pattern_.size() || pattern_[pos_] != '{') return;
+    while (pos_ < pattern_.size() && pattern_[pos_] != '}') take();  // \p{L}, \x{41}
+    if (pos_ < pattern_.size()) take();
   }
 
   void unicode_escape() {
