@@ -52,8 +52,7 @@ Shape read_shape(GgufReader& reader, const std::string& name) {
   }
   std::reverse(shape.begin(), shape.end());
   check(checked_element_count(shape).has_value(), ErrorCode::format,
-        "'{}': {}: the number of elements of shape {} overflows 64 bits (overflow)", reader.path(), what,
-        bracketed(shape));
+        "'{}': {}: the number of elements of shape {} overflows 64 bits", reader.path(), what, bracketed(shape));
   return shape;
 }
 

@@ -41,7 +41,7 @@ class StrictBuilder {
     for (const auto& [name, value] : members(*open_.back())) names.push_back(name);
     std::sort(names.begin(), names.end());
     const auto twice = std::adjacent_find(names.begin(), names.end());
-    check(twice == names.end(), ErrorCode::format, "'{}': duplicate key {}", path_, printable(*twice));
+    if (twice != names.end()) fail(ErrorCode::format, "'{}': duplicate key {}", path_, printable(*twice));
     return close();
   }
   bool end_array() { return close(); }

@@ -106,6 +106,7 @@ void read_weights(ModelFiles& files, const std::string& path) {
     case FileKind::json_tokenizer:
       fail(ErrorCode::format, "'{}' is a tokenizer, expected a model", path);
     case FileKind::json:
+      parse_json(file.text(), path, {.object_at_top = true});  // says what is wrong with it, if anything is
       fail(ErrorCode::format, "'{}' is JSON without tensors, expected a model (for config.json, name its directory)",
            path);
     case FileKind::unknown:

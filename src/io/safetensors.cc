@@ -42,7 +42,7 @@ StoredTensor checked_tensor(const FileBytes& file, HeaderEntry&& entry, Bytes da
         data.size());
   const std::optional<Index> needed = checked_stored_bytes(*entry.dtype, entry.shape);
   check(needed.has_value(), ErrorCode::format,
-        "'{}': tensor {}: the number of elements or bytes of shape {} overflows 64 bits (overflow)", file.path, name,
+        "'{}': tensor {}: the number of elements or bytes of shape {} overflows 64 bits", file.path, name,
         bracketed(entry.shape));
   check(static_cast<std::uint64_t>(*needed) == end - begin, ErrorCode::format,
         "'{}': tensor {}: shape {} of {} needs {} bytes, data_offsets [{}, {}] give {}", file.path, name,
@@ -64,7 +64,7 @@ void check_names_differ(const std::string& path, const std::vector<HeaderEntry>&
   for (const HeaderEntry& entry : entries) names.push_back(entry.name);
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
-  check(twice == names.end(), ErrorCode::format, "'{}': duplicate tensor {} in the header", path, printable(*twice));
+  if (twice != names.end()) fail(ErrorCode::format, "'{}': duplicate tensor {} in the header", path, printable(*twice));
 }
 
 /// The tensors, in order of their offsets, must follow each other from 0 to the end of the data section.
