@@ -281,6 +281,9 @@ void Forward<Real>::write_stream(const NormWeights& post_norm, const NormSites& 
   kernels::add(x_.view, out_.view);
 }
 
+template class Forward<float>;  // but for what sublayers.cc defines
+template class Forward<double>;
+
 }  // namespace kirchhoff::engine
 
 namespace kirchhoff {

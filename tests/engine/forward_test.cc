@@ -63,8 +63,9 @@ TEST_P(Forward, HiddenKeysHaveNoScoreAndNoWeight) {
           sum += static_cast<double>(pattern(h, t, s));
           ASSERT_EQ(std::isfinite(scores(h, t, s)), visible) << l << " " << h << " " << t << " " << s;
           ASSERT_EQ(pattern(h, t, s) > 0.0F, visible) << l << " " << h << " " << t << " " << s;
-          if (visible && config().attn_softcap > 0.0 && config().positions != Positions::alibi)
+          if (visible && config().attn_softcap > 0.0 && config().positions != Positions::alibi) {
             ASSERT_LE(std::abs(scores(h, t, s)), config().attn_softcap);
+          }
         }
         EXPECT_NEAR(sum, 1.0, 1e-5);
       }
@@ -203,9 +204,9 @@ TEST(ForwardMasks, LongPromptsCrossTheBlocksOfTheMlp) {
   ModelConfig c = small();
   c.n_ctx = 2500;
   c.n_layers = 1;
-  c.window_of_layer.resize(1);
-  c.attn_scale_of_layer.resize(1);
-  if (!c.rotary_table_of_layer.empty()) c.rotary_table_of_layer.resize(1);
+  c.window_of_layer = {0};
+  c.attn_scale_of_layer = {c.attn_scale_of_layer[0]};
+  if (!c.rotary_table_of_layer.empty()) c.rotary_table_of_layer = {0};
   const Model m = random_model(c, 3);
   const Tokens prompt = test::random_tokens(2100, c.d_vocab, 4);
   const Trace trace = run(m, prompt, {.capture = {"blocks.0.mlp.hook_post"}, .logits = LogitPositions::last});

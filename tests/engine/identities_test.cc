@@ -165,8 +165,9 @@ TEST_P(Identities, LastResidualGivesTheModelsOwnLogits) {
   const auto stream = at(Site::resid_post, config().n_layers - 1);
   EXPECT_LE(relative_error(logits_of_stream(model_, stream, true), trace_.logits.values()), kRounding);
   EXPECT_GE(relative_error(logits_of_stream(model_, at(Site::resid_pre), true), trace_.logits.values()), kWrong);
-  if (config().logit_softcap > 0.0)
+  if (config().logit_softcap > 0.0) {
     EXPECT_GE(relative_error(logits_of_stream(model_, stream, false), trace_.logits.values()), 1e-4);
+  }
 }
 
 /// |embedding + positions + everything that sublayers add - final residual|, relative.

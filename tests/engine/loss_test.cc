@@ -44,7 +44,7 @@ TEST(Loss, NeedsTheLogitsOfAllPositions) {
 TEST(LogSoftmax, SumsToOneAndKeepsDifferences) {
   const std::vector<float> logits{1.0F, 2.0F, 1000.0F, 999.0F};
   const std::vector<double> result = log_softmax(std::span<const float>(logits));
-  EXPECT_NEAR(std::exp(result[2]) + std::exp(result[3]), 1.0, 1e-14);
+  EXPECT_NEAR(std::exp(result[2]) + std::exp(result[3]), 1.0, 1e-7);  // float32 exponentials, summed in double
   EXPECT_NEAR(result[2] - result[0], 999.0, 1e-12);
 }
 
@@ -57,7 +57,7 @@ TEST(TopTokens, LargestFirstAndTheLowerIdOfEqualOnes) {
   EXPECT_EQ(top[2].id, 5);
   EXPECT_EQ(top[3].id, 0);
   const double total = 3 * std::exp(2.0) + 2 * std::exp(0.5) + std::exp(-1.0);
-  EXPECT_NEAR(top[0].probability, std::exp(2.0) / total, 1e-12);
+  EXPECT_NEAR(top[0].probability, std::exp(2.0) / total, 1e-8);
   EXPECT_EQ(top[3].logit, 0.5);
   EXPECT_EQ(top_tokens(std::span<const float>(logits), 100).size(), 6U);
 }

@@ -24,10 +24,10 @@ TokenId sample(std::span<const float> logits, const SamplingOptions& options, Ra
 
 struct GenerateOptions {
   Index max_new_tokens = 20;
-  SamplingOptions sampling;
-  std::vector<TokenId> stop;              ///< end after any of these; it is part of the result
-  std::function<bool(TokenId)> on_token;  ///< called with each token as it comes; false ends the generation
-  Progress progress;                      ///< stage "generate", counted in tokens
+  SamplingOptions sampling{};
+  std::vector<TokenId> stop{};              ///< end after any of these; it is part of the result
+  std::function<bool(TokenId)> on_token{};  ///< called with each token as it comes; false ends the generation
+  Progress progress{};                      ///< stage "generate", counted in tokens
 };
 
 enum class StopReason { length, stop_token, context_full, caller };
