@@ -123,14 +123,20 @@ float rms_norm(const float* x, Index n, const float* gain, const float* bias, fl
 void softmax(const float* x, Index n, float* out) {
   const float top = row_max(x, n);
   const float shift = top > -__builtin_inff() ? top : 0.0F;  // nothing but -inf: every weight becomes 0, none NaN
-  float sum = 0;
+  double total = 0;  // of blocks: one float32 sum over a vocabulary would lose two digits
+  constexpr Index kBlock = 1024;
+  for (Index begin = 0; begin < n; begin += kBlock) {
+    const Index end = n - begin < kBlock ? n : begin + kBlock;
+    float sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (Index i = 0; i < n; ++i) {
-    const float e = exp_poly(x[i] - shift);
-    out[i] = e;
-    sum += e;
+    for (Index i = begin; i < end; ++i) {
+      const float e = exp_poly(x[i] - shift);
+      out[i] = e;
+      sum += e;
+    }
+    total += static_cast<double>(sum);
   }
-  const float factor = sum > 0.0F ? 1.0F / sum : 0.0F;
+  const float factor = total > 0 ? static_cast<float>(1.0 / total) : 0.0F;
 #pragma omp simd
   for (Index i = 0; i < n; ++i) out[i] *= factor;
 }
