@@ -5,6 +5,11 @@
 namespace kirchhoff::cli {
 
 // Each declares one command below `root`: its options and what it does. `session` outlives the tree.
+void add_tokens(Command& root, Session& session);
+void add_run(Command& root, Session& session);
+void add_lens(Command& root, Session& session);
+void add_dla(Command& root, Session& session);
+void add_attn(Command& root, Session& session);
 void add_help(Command& root, Session& session);
 void add_completion(Command& root, Session& session);
 

@@ -20,10 +20,10 @@ template <class Real>
 RankedToken rank_token(std::span<const Real> logits, TokenId token);
 
 struct LensOptions {
-  Index pos = -1;               ///< counted from the end if negative
-  Index top = 5;                ///< tokens to list for each state
-  bool mid = false;             ///< also between attention and MLP, where there is such a state
-  std::vector<TokenId> tokens;  ///< whose score to follow
+  Index pos = -1;                 ///< counted from the end if negative
+  Index top = 5;                  ///< tokens to list for each state
+  bool mid = false;               ///< also between attention and MLP, where there is such a state
+  std::vector<TokenId> tokens{};  ///< whose score to follow
 };
 
 /// What the model would say if it stopped at one state of the stream.

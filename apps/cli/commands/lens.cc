@@ -1,0 +1,100 @@
+#include "kirchhoff/observe/lens.h"
+
+#include <memory>  // for make_shared
+
+#include "commands.h"
+#include "json_option.h"
+#include "selectors.h"
+#include "subject.h"
+#include "table.h"
+
+namespace kirchhoff::cli {
+namespace {
+
+struct LensCommand {
+  ModelOptions model;
+  PromptOptions prompt;
+  TargetOptions target;
+  JsonOption json;
+  std::string pos = "-1";
+  Index top = 5;
+  bool mid = false;
+};
+
+std::string lens_table(const Session& session, const Subject& subject, const std::vector<LensRow>& rows) {
+  std::vector<Column> columns = {{"state"}, {"top predictions"}};
+  for (const RankedToken& token : rows.front().tokens)
+    for (const char* what : {"rank", "prob"})
+      columns.push_back({fmt::format("{} {}", what, subject.shown(token.score.id)), true});
+  columns.push_back({"entropy", true});
+  Table table(columns);
+  for (const LensRow& row : rows) {
+    std::vector<std::string> tops;
+    for (const TokenScore& score : row.top)
+      tops.push_back(fmt::format("{} {:.1f}%", subject.shown(score.id), 100.0 * score.probability));
+    std::vector<Cell> cells = {row.label, {fmt::format("{}", fmt::join(tops, "  ")), Style::token}};
+    for (const RankedToken& token : row.tokens) {
+      cells.emplace_back(fmt::format("{}", token.rank), token.rank == 1 ? Style::positive : Style::plain);
+      cells.emplace_back(fmt::format("{:.2f}%", 100.0 * token.score.probability));
+    }
+    cells.emplace_back(fmt::format("{:.2f}", row.entropy));
+    table.add(std::move(cells));
+  }
+  return table.render(session.out);
+}
+
+int lens_command(Session& session, const Command& command, const LensCommand& options) {
+  check(options.top >= 1, ErrorCode::usage, "option '--top': {} is less than 1", options.top);
+  const Subject subject = open_subject(session, command, options.model, options.prompt);
+  const std::vector<Index> positions = parse_positions(options.pos, subject.length());
+  LensOptions lens{.pos = 0, .top = options.top, .mid = options.mid, .tokens = {}};
+  if (options.target.given()) {
+    const LogitTarget target = options.target.resolve(subject.opened, 0, -1);
+    lens.tokens.push_back(target.token);
+    if (target.foil) lens.tokens.push_back(*target.foil);
+  }
+  const Trace trace = run_subject(session, subject, lens_sites(subject.model.config, lens.mid), LogitPositions::none);
+  Json positions_json = Json::array();
+  if (!options.json.wanted()) session.out.write(header(session, subject));
+  for (const Index pos : positions) {
+    lens.pos = pos;
+    const std::vector<LensRow> rows = logit_lens(subject.model, trace, lens);
+    if (options.json.wanted()) {
+      positions_json.push_back({{"pos", pos}, {"layers", to_json(rows, subject.names())}});
+      continue;
+    }
+    session.out.write(fmt::format("\n{} at position {} ({}): what each state of the stream predicts\n",
+                                  session.out.paint(Style::title, "Logit lens"), pos,
+                                  subject.shown(subject.prompt.ids[static_cast<std::size_t>(pos)])));
+    session.out.write(lens_table(session, subject, rows));
+  }
+  if (options.json.wanted()) {
+    Json result = new_result("lens", session, subject);
+    result["norm"] = "recomputed";
+    result["positions"] = std::move(positions_json);
+    options.json.print(session, result);
+    return 0;
+  }
+  session.out.write(
+      "\nlens: unembed(final norm(x)), the norm recomputed on each state; entropy in nats. A reading of intermediate\n"
+      "states as if they were final ones, not a claim about what later layers do with them.\n");
+  session.out.write(next_line(session, "dla", subject));
+  return 0;
+}
+
+}  // namespace
+
+void add_lens(Command& root, Session& session) {
+  Command& command = root.add_command("lens", "logit lens: what each layer's residual stream would predict");
+  auto options = std::make_shared<LensCommand>();
+  options->model.declare(command);
+  options->prompt.declare(command);
+  options->target.declare(command);
+  command.option("--pos", "POS", options->pos, "positions, e.g. -1 or 3..7 (default -1)");
+  command.option("--top", "K", options->top, "predictions to list for each state (default 5)");
+  command.flag("--mid", options->mid, "also the states between attention and MLP");
+  options->json.declare(command);
+  command.on_run([&session, &command, options] { return lens_command(session, command, *options); });
+}
+
+}  // namespace kirchhoff::cli
