@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>  // for replace
-#include <map>        // for map
 
 #include "kirchhoff/base/error.h"
 #include "text/shared_data.h"
@@ -32,10 +31,7 @@ std::string style_name(const testing::TestParamInfo<const char*>& parameter) {
 TEST_P(GoldenTokenizer, AgreesOnEveryCase) {
   const std::string style = GetParam();
   const auto tokenizer = load(style);
-  std::map<std::string, std::string> texts;
-  const auto strings = read_json(folder_ / "strings.json");
-  for (const auto& entry : strings.contains("strings") ? strings["strings"] : strings)
-    texts[entry["name"]] = entry["text"];
+  const auto texts = golden_strings();
   nlohmann::json golden = read_json(folder_ / style / "cases.json");
   if (golden.contains("cases_in")) golden = read_json(folder_ / style / golden["cases_in"].get<std::string>());
   ASSERT_GT(golden["cases"].size(), 100U);

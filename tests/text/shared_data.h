@@ -5,6 +5,7 @@
 #include <cstdlib>     // for getenv
 #include <filesystem>  // for exists, path
 #include <fstream>     // for ifstream
+#include <map>         // for map
 #include <sstream>     // for stringstream
 #include <string>      // for string
 #include <vector>      // for vector
@@ -41,6 +42,14 @@ inline std::vector<TokenId> golden_ids(const nlohmann::json& entry, const std::s
 inline std::vector<TokenId> golden_ids_or(const nlohmann::json& entry, const std::string& key,
                                           const std::vector<TokenId>& fallback) {
   return entry.contains(key) || entry.contains(key + "_rle") ? golden_ids(entry, key) : fallback;
+}
+
+/// The texts that all golden tokenizers were run on, by name.
+inline std::map<std::string, std::string> golden_strings() {
+  std::map<std::string, std::string> texts;
+  for (const auto& entry : read_json(shared_data() / "golden-tokenizers/strings.json"))
+    texts[entry["name"]] = entry["text"];
+  return texts;
 }
 
 inline std::vector<std::int64_t> flat(const std::vector<ByteSpan>& spans) {
