@@ -92,6 +92,12 @@ void gemm_serial(const GemmProblem& g) {
   if (g.bias != nullptr) add_bias_to_rows(g);
 }
 
+void gemm_library(const GemmProblem& g) {
+  sgemm(g.c.dim[0], g.c.dim[1], g.a.dim[1], g.alpha, operand(g.a), operand(g.b), g.accumulate ? 1.0F : 0.0F, g.c.data,
+        std::max(g.c.stride[0], g.c.dim[1]), thread_count());
+  if (g.bias != nullptr) add_bias_to_rows(g);
+}
+
 void gemm(const GemmProblem& problem) { gemm(std::span(&problem, 1)); }
 
 void gemm(std::span<const GemmProblem> problems) {

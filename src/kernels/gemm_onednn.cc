@@ -14,29 +14,29 @@ void omp_set_num_threads(int);
 namespace kirchhoff::kernels {
 namespace {
 
-/// Keeps the library on the calling thread while it lives. The setting belongs to the thread, and is given back: the
-/// thread may be the host application's.
-class SingleThread {
+/// Fixes how many threads the library uses while it lives. The setting belongs to the calling thread, and is given
+/// back: the thread may be the host application's.
+class LibraryThreads {
  public:
-  SingleThread() : before_(omp_get_max_threads()) {
-    if (before_ != 1) omp_set_num_threads(1);
+  explicit LibraryThreads(int count) : before_(omp_get_max_threads()), count_(count) {
+    if (before_ != count_) omp_set_num_threads(count_);
   }
-  ~SingleThread() {
-    if (before_ != 1) omp_set_num_threads(before_);
+  ~LibraryThreads() {
+    if (before_ != count_) omp_set_num_threads(before_);
   }
-  SingleThread(const SingleThread&) = delete;
-  SingleThread& operator=(const SingleThread&) = delete;
+  LibraryThreads(const LibraryThreads&) = delete;
+  LibraryThreads& operator=(const LibraryThreads&) = delete;
 
  private:
-  int before_;
+  int before_, count_;
 };
 
 }  // namespace
 
 void sgemm(Index m, Index n, Index k, float alpha, const SgemmOperand& a, const SgemmOperand& b, float beta, float* c,
-           Index c_stride) {
+           Index c_stride, Index threads) {
   cpu();  // sets the limit below before the library looks at the processor
-  const SingleThread single;
+  const LibraryThreads limit(static_cast<int>(threads));
   const dnnl_status_t status = dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, k, alpha, a.data,
                                           a.stride, b.data, b.stride, beta, c, c_stride);
   check(status == dnnl_success, ErrorCode::internal, "dnnl_sgemm m {} n {} k {}: status {}", m, n, k,

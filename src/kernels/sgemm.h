@@ -13,9 +13,10 @@ struct SgemmOperand {
   bool transposed;  ///< memory holds the transpose: [k, m] for A, [n, k] for B
 };
 
-/// C = alpha * A B + beta * C on the calling thread alone, by the library. m, n, k >= 1; C has rows of c_stride.
+/// C = alpha * A B + beta * C by the library, on the calling thread alone or split over `threads` of the library's own.
+/// m, n, k >= 1; C has rows of c_stride.
 void sgemm(Index m, Index n, Index k, float alpha, const SgemmOperand& a, const SgemmOperand& b, float beta, float* c,
-           Index c_stride);
+           Index c_stride, Index threads = 1);
 
 struct SgemmLibrary {
   std::string name, isa;

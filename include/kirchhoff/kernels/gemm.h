@@ -35,6 +35,9 @@ void gemm(const GemmProblem& problem);
 void gemm(std::span<const GemmProblem> problems);
 /// On the calling thread alone; for use inside a parallel_for task.
 void gemm_serial(const GemmProblem& problem);
+/// By the library as it comes, one call for the whole product, on thread_count() of its own threads: what benches
+/// measure everything else against. m, n, k >= 1.
+void gemm_library(const GemmProblem& problem);
 using reference::gemm;
 
 }  // namespace kirchhoff::kernels
