@@ -54,6 +54,7 @@ bench-peers: build
 
 format:
 	@tools/install-packages test
+	@tools/update-umbrella
 	@clang-format-14 -i $(SOURCES)
 
 tidy:

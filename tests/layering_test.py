@@ -137,7 +137,7 @@ def check_umbrella(root):
     for path in code_files(root, "include"):
         name = path.relative_to(root / "include").as_posix()
         if path != umbrella and name not in included:
-            yield f"include/kirchhoff/kirchhoff.h: lacks {name}"
+            yield f"include/kirchhoff/kirchhoff.h: lacks {name} (tools/update-umbrella)"
 
 
 def check_words(root):
