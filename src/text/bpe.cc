@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>  // for all_of
+#include <algorithm>  // for all_of, copy_n
 #include <utility>    // for move
 
 #include "kirchhoff/base/error.h"
@@ -28,6 +28,9 @@ void BpeModel::index_symbols() {
     byte_fallbacks_[byte] = vocabulary_.find(fmt::format("<0x{:02X}>", byte)).value_or(-1);
     if (byte < ascii_.size()) ascii_[byte] = vocabulary_.find({&raw, 1}).value_or(-1);
   }
+  // With a prefix, a merged token is not its parts' strings one after the other.
+  if (options_.symbols == Symbols::characters && options_.continuing_prefix.empty())
+    neighbours_ = Neighbours(vocabulary_);
 }
 
 std::optional<TokenId> BpeModel::character(std::string_view character, bool first, bool last) const {
@@ -36,13 +39,16 @@ std::optional<TokenId> BpeModel::character(std::string_view character, bool firs
   if (prefixed || suffixed)
     return vocabulary_.find(fmt::format("{}{}{}", prefixed ? options_.continuing_prefix : "", character,
                                         suffixed ? options_.word_suffix : ""));
-  if (character.size() > 1) return vocabulary_.find(character);
-  const TokenId id = ascii_[static_cast<std::uint8_t>(character[0]) & 0x7FU];
+  const auto lead = static_cast<std::uint8_t>(character[0]);
+  if (lead >= ascii_.size()) return vocabulary_.find(character);
+  const TokenId id = ascii_[lead];
   return id < 0 ? std::nullopt : std::optional(id);
 }
 
 void BpeEncoder::encode(std::string_view word, std::vector<BpeModel::Token>& out) {
   symbols_.clear();
+  cuts_.clear();
+  last_class_ = -1;
   if (!model_.rank_.empty()) return encode_by_score(word, out);
   const bool bytes = model_.options_.symbols == Symbols::bytes;
   if (model_.options_.ignore_merges) {
@@ -59,13 +65,39 @@ void BpeEncoder::encode(std::string_view word, std::vector<BpeModel::Token>& out
   const auto merge_of = [this](const Symbol& left, const Symbol& right) {
     return model_.merges_.find(left.id, right.id);
   };
-  symbols_.resize(merger_.run(symbols_, merge_of));
+  merge(merge_of);
   for (const Symbol& symbol : symbols_) out.push_back({symbol.id, symbol.length});
 }
 
 void BpeEncoder::add(TokenId id, std::size_t length) {
   const std::uint32_t begin = symbols_.empty() ? 0 : symbols_.back().begin + symbols_.back().length;
   symbols_.push_back({id, begin, static_cast<std::uint32_t>(length)});
+  last_class_ = -1;
+}
+
+void BpeEncoder::add_character(TokenId id, std::string_view character) {
+  const int left = last_class_;
+  const std::uint8_t right = Neighbours::class_of(character);
+  if (left >= 0 && !model_.neighbours_.may_join(static_cast<std::uint8_t>(left), right))
+    cuts_.push_back(symbols_.size());
+  add(id, character.size());
+  last_class_ = right;
+}
+
+template <class MergeOf>
+void BpeEncoder::merge(const MergeOf& merge_of) {
+  std::size_t kept = 0, begin = 0;
+  const auto merge_until = [&](std::size_t end) {
+    const std::size_t left = merger_.run(std::span(symbols_).subspan(begin, end - begin), merge_of);
+    if (kept != begin)
+      std::copy_n(symbols_.begin() + static_cast<std::ptrdiff_t>(begin), left,
+                  symbols_.begin() + static_cast<std::ptrdiff_t>(kept));
+    kept += left;
+    begin = end;
+  };
+  for (const std::size_t cut : cuts_) merge_until(cut);
+  merge_until(symbols_.size());
+  symbols_.resize(kept);
 }
 
 void BpeEncoder::add_unknown(std::string_view what, std::size_t length) {
@@ -103,7 +135,7 @@ void BpeEncoder::add_characters(std::string_view word) {
     const std::string_view character = word.substr(pos, length);
     if (const auto id = model_.character(character, pos == 0, pos + length == word.size())) {
       flush_unknown();
-      add(*id, length);
+      add_character(*id, character);
     } else if (model_.options_.byte_fallback && model_.has_fallback(character)) {
       // The reference leaves unknown characters that wait where they are: they come after these bytes.
       for (const char byte : character) add(model_.fallback(byte), 1);
@@ -118,7 +150,7 @@ void BpeEncoder::encode_by_score(std::string_view word, std::vector<BpeModel::To
     length = utf8_step(word, pos).length;
     std::optional<TokenId> id = model_.character(word.substr(pos, length), true, false);
     if (id && model_.rank_[static_cast<std::size_t>(*id)] == kNoRank) id.reset();
-    add(id.value_or(-1), length);
+    add_character(id.value_or(-1), word.substr(pos, length));
   }
   const auto merge_of = [&](const Symbol& left, const Symbol& right) {
     const std::size_t length = std::size_t{left.length} + right.length;
@@ -126,7 +158,7 @@ void BpeEncoder::encode_by_score(std::string_view word, std::vector<BpeModel::To
     const std::optional<TokenId> id = model_.vocabulary_.find(word.substr(left.begin, length));
     return id ? Merge{model_.rank_[static_cast<std::size_t>(*id)], *id} : kNoMerge;
   };
-  symbols_.resize(merger_.run(symbols_, merge_of));
+  merge(merge_of);
   bool after_unknown = false;
   for (const Symbol& symbol : symbols_) {
     const std::string_view character = word.substr(symbol.begin, symbol.length);

@@ -8,6 +8,7 @@
 
 #include "text/merge_symbols.h"
 #include "text/merges.h"
+#include "text/neighbours.h"
 #include "text/vocabulary.h"
 
 namespace kirchhoff::text {
@@ -61,6 +62,7 @@ class BpeModel {
   std::array<TokenId, 256> byte_symbols_{};    // of raw bytes, by their stand-ins; -1: none
   std::array<TokenId, 256> byte_fallbacks_{};  // "<0x00>" ...; -1: none
   std::array<TokenId, 128> ascii_{};           // characters without affixes; -1: none
+  Neighbours neighbours_;
 };
 
 /// Encodes words one after the other with one BpeModel; holds the scratch memory. For one thread.
@@ -74,6 +76,9 @@ class BpeEncoder {
 
  private:
   void add(TokenId id, std::size_t length);
+  void add_character(TokenId id, std::string_view character);
+  template <class MergeOf>
+  void merge(const MergeOf& merge_of);
   void add_unknown(std::string_view what, std::size_t length);
   void flush_unknown();
   void add_bytes(std::string_view word);
@@ -83,6 +88,8 @@ class BpeEncoder {
   const BpeModel& model_;
   std::vector<Symbol> symbols_;
   std::size_t unknown_length_ = 0;  // of unknown characters that wait for a known one
+  std::vector<std::size_t> cuts_;   // places in symbols_ that no merge crosses
+  int last_class_ = -1;             // of the last symbol, if it is one character (Neighbours)
   SymbolMerger merger_;
 };
 

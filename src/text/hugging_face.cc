@@ -118,7 +118,10 @@ std::shared_ptr<const Tokenizer> make_tokenizer(const std::string& tokenizer_jso
   if (const JsonNode added = part_or_null(root, "added_tokens"); !added.is_null())
     parts.added_tokens = parse_added_tokens(added);
   parts.normalizer = Normalizer(part_or_null(root, "normalizer"));
-  parts.pre_tokenizer = PreTokenizer(part_or_null(root, "pre_tokenizer"));
+  // Affixes are of characters, so the model must see the bytes' stand-ins.
+  const bool affixes =
+      !optional_text(model, "continuing_subword_prefix").empty() || !optional_text(model, "end_of_word_suffix").empty();
+  parts.pre_tokenizer = PreTokenizer(part_or_null(root, "pre_tokenizer"), !affixes);
   parts.post_processor = PostProcessor(part_or_null(root, "post_processor"));
   parts.decoder = Decoder(part_or_null(root, "decoder"));
   parts.model = make_model(model, file, parts.pre_tokenizer.leaves_bytes() ? Symbols::bytes : Symbols::characters);

@@ -110,16 +110,16 @@ MetaspaceStep parse_metaspace(const JsonNode& node) {
   return step;
 }
 
-PreTokenizer::PreTokenizer(std::vector<Step> steps) : steps_(std::move(steps)) { finish(); }
+PreTokenizer::PreTokenizer(std::vector<Step> steps) : steps_(std::move(steps)) { finish(true); }
 
-PreTokenizer::PreTokenizer(const JsonNode& node) {
+PreTokenizer::PreTokenizer(const JsonNode& node, bool model_takes_bytes) {
   if (!node.is_null()) add(node, 0);
-  finish();
+  finish(model_takes_bytes);
 }
 
-void PreTokenizer::finish() {
+void PreTokenizer::finish(bool model_takes_bytes) {
   for (const Step& step : steps_) byte_level_ |= std::holds_alternative<ByteLevelStep>(step);
-  leaves_bytes_ = !steps_.empty() && std::holds_alternative<ByteLevelStep>(steps_.back());
+  leaves_bytes_ = model_takes_bytes && !steps_.empty() && std::holds_alternative<ByteLevelStep>(steps_.back());
   if (leaves_bytes_) steps_.pop_back();
 }
 

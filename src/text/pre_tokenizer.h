@@ -45,8 +45,8 @@ class PreTokenizer {
   using Step = std::variant<SplitStep, PrefixSpaceStep, ByteLevelStep, MetaspaceStep>;
   PreTokenizer() = default;
   explicit PreTokenizer(std::vector<Step> steps);
-  /// The "pre_tokenizer" of tokenizer.json; null is none.
-  explicit PreTokenizer(const JsonNode& node);
+  /// The "pre_tokenizer" of tokenizer.json; null is none. `model_takes_bytes`: it can be left the last step.
+  PreTokenizer(const JsonNode& node, bool model_takes_bytes);
 
   Words split(AlignedText text) const;
 
@@ -57,7 +57,7 @@ class PreTokenizer {
 
  private:
   void add(const JsonNode& node, int depth);
-  void finish();
+  void finish(bool model_takes_bytes);
 
   std::vector<Step> steps_;
   bool byte_level_ = false, leaves_bytes_ = false;
