@@ -31,6 +31,9 @@ const std::vector<Family>& families();
 const Family& family_of_model_type(ConfigReader& config);
 const Family& family_of_gguf(const std::string& architecture, const std::string& file);
 
+/// TransformerLens has one family for everything it holds: the config has the capabilities themselves.
+Recipe transformer_lens_recipe(ConfigReader& config);
+
 Family gpt2_family();
 Family gpt_neo_family();
 Family gptj_family();

@@ -18,7 +18,7 @@ enum class WeightsMode {
 struct LoadOptions {
   WeightsMode weights = WeightsMode::automatic;
   bool allow_nonfinite = false;  ///< accept NaN and infinite weights
-  Progress progress;             ///< stage "load weights", counted in tensors
+  Progress progress = {};        ///< stage "load weights", counted in tensors
 };
 
 /// Builds the canonical model. Every tensor is checked (names, shapes, no NaN), mapped where it can be used as it lies,

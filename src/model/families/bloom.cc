@@ -1,4 +1,5 @@
 #include "model/families.h"
+#include "model/gguf_config.h"
 #include "model/hf_config.h"
 #include "model/rotary.h"
 
@@ -48,13 +49,35 @@ Recipe bloom_hf(ConfigReader& c) {
   return recipe;
 }
 
+Recipe bloom_gguf(ConfigReader& c, const io::Checkpoint& checkpoint) {
+  Recipe recipe;
+  ModelConfig& model = recipe.config;
+  gguf::read_sizes(c, checkpoint, recipe);
+  gguf::read_layer_norm(c, model);
+  model.n_ctx = 0;
+  model.positions = Positions::alibi;
+  model.alibi_slopes = alibi_slopes(model.n_heads);
+  model.embed_norm = true;
+  model.activation = Activation::gelu_tanh_bloom;
+
+  recipe.norm("ln_embed", "token_embd_norm", true);
+  recipe.norm("ln1", "blk.{L}.attn_norm", true);
+  gguf::attention_rules(recipe, checkpoint);
+  recipe.norm("ln2", "blk.{L}.ffn_norm", true);
+  gguf::mlp_rules(recipe, checkpoint);
+  gguf::ends_rules(recipe, checkpoint);
+  return recipe;
+}
+
 }  // namespace
 
 Family bloom_family() {
   return {.name = "bloom",
           .model_types = {"bloom"},
           .architectures = {"BloomForCausalLM", "BloomModel"},
-          .hugging_face = bloom_hf};
+          .hugging_face = bloom_hf,
+          .gguf_architectures = {"bloom"},
+          .gguf = bloom_gguf};
 }
 
 }  // namespace kirchhoff

@@ -1,6 +1,7 @@
 #include <cmath>  // for sqrt
 
 #include "model/families.h"
+#include "model/gguf_config.h"
 #include "model/hf_config.h"
 #include "model/rotary.h"
 
@@ -83,13 +84,36 @@ Recipe falcon_hf(ConfigReader& c) {
   return recipe;
 }
 
+/// Always parallel and rotary. Falcon-40B has two norms, of which attn_norm feeds the MLP and attn_norm_2 the
+/// attention.
+Recipe falcon_gguf(ConfigReader& c, const io::Checkpoint& checkpoint) {
+  Recipe recipe;
+  ModelConfig& model = recipe.config;
+  gguf::read_sizes(c, checkpoint, recipe);
+  gguf::read_layer_norm(c, model);
+  gguf::read_rope(c, checkpoint, recipe);
+  const bool two_norms = gguf::has(checkpoint, "blk.0.attn_norm_2.weight");
+  model.parallel = true;
+  model.shared_norm = !two_norms;
+  model.activation = Activation::gelu;
+
+  recipe.norm("ln1", two_norms ? "blk.{L}.attn_norm_2" : "blk.{L}.attn_norm", true);
+  if (two_norms) recipe.norm("ln2", "blk.{L}.attn_norm", true);
+  gguf::attention_rules(recipe, checkpoint);
+  gguf::mlp_rules(recipe, checkpoint);
+  gguf::ends_rules(recipe, checkpoint);
+  return recipe;
+}
+
 }  // namespace
 
 Family falcon_family() {
   return {.name = "falcon",
           .model_types = {"falcon"},
           .architectures = {"FalconForCausalLM", "FalconModel"},
-          .hugging_face = falcon_hf};
+          .hugging_face = falcon_hf,
+          .gguf_architectures = {"falcon"},
+          .gguf = falcon_gguf};
 }
 
 }  // namespace kirchhoff

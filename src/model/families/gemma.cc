@@ -1,6 +1,7 @@
 #include <cmath>  // for sqrt
 
 #include "model/families.h"
+#include "model/gguf_config.h"
 #include "model/hf_config.h"
 
 namespace kirchhoff {
@@ -34,13 +35,34 @@ Recipe gemma_hf(ConfigReader& c) {
   return recipe;
 }
 
+/// Norms already hold 1 + w.
+Recipe gemma_gguf(ConfigReader& c, const io::Checkpoint& checkpoint) {
+  Recipe recipe;
+  ModelConfig& model = recipe.config;
+  gguf::read_sizes(c, checkpoint, recipe);
+  gguf::read_rms_norm(c, model);
+  gguf::read_rope(c, checkpoint, recipe);
+  model.embed_scale = std::sqrt(static_cast<double>(model.d_model));
+  model.gated_mlp = true;
+  model.activation = Activation::gelu_tanh;
+
+  recipe.norm("ln1", "blk.{L}.attn_norm", false);
+  gguf::attention_rules(recipe, checkpoint);
+  recipe.norm("ln2", "blk.{L}.ffn_norm", false);
+  gguf::mlp_rules(recipe, checkpoint);
+  gguf::ends_rules(recipe, checkpoint);
+  return recipe;
+}
+
 }  // namespace
 
 Family gemma_family() {
   return {.name = "gemma",
           .model_types = {"gemma"},
           .architectures = {"GemmaForCausalLM", "GemmaModel"},
-          .hugging_face = gemma_hf};
+          .hugging_face = gemma_hf,
+          .gguf_architectures = {"gemma"},
+          .gguf = gemma_gguf};
 }
 
 }  // namespace kirchhoff

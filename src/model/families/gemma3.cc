@@ -1,6 +1,7 @@
 #include <cmath>  // for sqrt
 
 #include "model/families.h"
+#include "model/gguf_config.h"
 #include "model/hf_config.h"
 #include "model/rotary.h"
 
@@ -83,13 +84,49 @@ Recipe gemma3_hf(ConfigReader& c) {
   return recipe;
 }
 
+/// Norms already hold 1 + w. The file has neither the layer pattern (every sixth layer is global) nor, in most files,
+/// the local theta (10,000); the 27B model, the one with 62 layers, scales scores by d_model / n_heads.
+Recipe gemma3_gguf(ConfigReader& c, const io::Checkpoint& checkpoint) {
+  Recipe recipe;
+  ModelConfig& model = recipe.config;
+  gguf::read_sizes(c, checkpoint, recipe);
+  gguf::read_rms_norm(c, model);
+  model.embed_scale = std::sqrt(static_cast<double>(model.d_model));
+  model.post_norm = true;
+  model.qk_norm = QkNorm::per_head;
+  model.gated_mlp = true;
+  model.activation = Activation::gelu_tanh;
+  if (model.n_layers == 62)
+    hf::set_attn_scale(model, std::sqrt(static_cast<double>(model.n_heads) / static_cast<double>(model.d_model)));
+  model.logit_softcap = c.positive_or("final_logit_softcapping", 0.0);
+  const Index pattern = c.count_or("attention.sliding_window_pattern", 6, kMaxLayers);
+  hf::set_windows(c, model, c.count_or("attention.sliding_window", 0, kMaxPositions),
+                  [pattern](Index layer) { return (layer + 1) % pattern != 0; });
+  RotaryTable global = gguf::rope_table(c, checkpoint, recipe);
+  const Index rotary_dim = 2 * static_cast<Index>(global.inv_freq.size());
+  set_rotary(model, std::move(global), plain_rotary(c.positive_or("rope.freq_base_swa", 10000.0), rotary_dim));
+
+  recipe.norm("ln1", "blk.{L}.attn_norm", false);
+  gguf::attention_rules(recipe, checkpoint);
+  recipe.add("q_norm", "blk.{L}.attn_q_norm.weight");
+  recipe.add("k_norm", "blk.{L}.attn_k_norm.weight");
+  recipe.norm("ln1_post", "blk.{L}.post_attention_norm", false);
+  recipe.norm("ln2", "blk.{L}.ffn_norm", false);
+  gguf::mlp_rules(recipe, checkpoint);
+  recipe.norm("ln2_post", "blk.{L}.post_ffw_norm", false);
+  gguf::ends_rules(recipe, checkpoint);
+  return recipe;
+}
+
 }  // namespace
 
 Family gemma3_family() {
   return {.name = "gemma3",
           .model_types = {"gemma3_text", "gemma3"},
           .architectures = {"Gemma3ForCausalLM", "Gemma3TextModel", "Gemma3ForConditionalGeneration"},
-          .hugging_face = gemma3_hf};
+          .hugging_face = gemma3_hf,
+          .gguf_architectures = {"gemma3"},
+          .gguf = gemma3_gguf};
 }
 
 }  // namespace kirchhoff

@@ -1,6 +1,7 @@
 #include <cmath>  // for sqrt
 
 #include "model/families.h"
+#include "model/gguf_config.h"
 #include "model/hf_config.h"
 
 namespace kirchhoff {
@@ -51,13 +52,33 @@ Recipe gpt2_hf(ConfigReader& c) {
   return recipe;
 }
 
+/// The converter has transposed the Conv1D weights.
+Recipe gpt2_gguf(ConfigReader& c, const io::Checkpoint& checkpoint) {
+  Recipe recipe;
+  ModelConfig& model = recipe.config;
+  gguf::read_sizes(c, checkpoint, recipe);
+  gguf::read_layer_norm(c, model);
+  model.positions = Positions::learned;
+  model.activation = Activation::gelu_tanh;
+
+  recipe.add("W_pos", "position_embd.weight");
+  recipe.norm("ln1", "blk.{L}.attn_norm", true);
+  gguf::attention_rules(recipe, checkpoint);
+  recipe.norm("ln2", "blk.{L}.ffn_norm", true);
+  gguf::mlp_rules(recipe, checkpoint);
+  gguf::ends_rules(recipe, checkpoint);
+  return recipe;
+}
+
 }  // namespace
 
 Family gpt2_family() {
   return {.name = "gpt2",
           .model_types = {"gpt2"},
           .architectures = {"GPT2LMHeadModel", "GPT2Model"},
-          .hugging_face = gpt2_hf};
+          .hugging_face = gpt2_hf,
+          .gguf_architectures = {"gpt2"},
+          .gguf = gpt2_gguf};
 }
 
 }  // namespace kirchhoff

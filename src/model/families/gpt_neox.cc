@@ -1,4 +1,5 @@
 #include "model/families.h"
+#include "model/gguf_config.h"
 #include "model/hf_config.h"
 
 namespace kirchhoff {
@@ -39,13 +40,32 @@ Recipe gpt_neox_hf(ConfigReader& c) {
   return recipe;
 }
 
+Recipe gpt_neox_gguf(ConfigReader& c, const io::Checkpoint& checkpoint) {
+  Recipe recipe;
+  ModelConfig& model = recipe.config;
+  gguf::read_sizes(c, checkpoint, recipe);
+  gguf::read_layer_norm(c, model);
+  gguf::read_rope(c, checkpoint, recipe);
+  model.parallel = c.boolean_or("use_parallel_residual", true);
+  model.activation = Activation::gelu;
+
+  recipe.norm("ln1", "blk.{L}.attn_norm", true);
+  gguf::attention_rules(recipe, checkpoint);
+  recipe.norm("ln2", "blk.{L}.ffn_norm", true);
+  gguf::mlp_rules(recipe, checkpoint);
+  gguf::ends_rules(recipe, checkpoint);
+  return recipe;
+}
+
 }  // namespace
 
 Family gpt_neox_family() {
   return {.name = "gpt_neox",
           .model_types = {"gpt_neox"},
           .architectures = {"GPTNeoXForCausalLM", "GPTNeoXModel"},
-          .hugging_face = gpt_neox_hf};
+          .hugging_face = gpt_neox_hf,
+          .gguf_architectures = {"gptneox"},
+          .gguf = gpt_neox_gguf};
 }
 
 }  // namespace kirchhoff

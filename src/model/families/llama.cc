@@ -1,4 +1,5 @@
 #include "model/families.h"
+#include "model/gguf_config.h"
 #include "model/hf_config.h"
 
 namespace kirchhoff {
@@ -24,13 +25,35 @@ Recipe llama_hf(ConfigReader& c) {
   return recipe;
 }
 
+/// Also what Mistral's converter writes.
+Recipe llama_gguf(ConfigReader& c, const io::Checkpoint& checkpoint) {
+  Recipe recipe;
+  ModelConfig& model = recipe.config;
+  gguf::read_sizes(c, checkpoint, recipe);
+  gguf::read_rms_norm(c, model);
+  gguf::read_rope(c, checkpoint, recipe);
+  c.expect("rope.dimension_count", model.d_head);  // rows are interleaved over the whole head
+  model.gated_mlp = true;
+  model.activation = Activation::silu;
+  hf::set_windows(c, model, c.count_or("attention.sliding_window", 0, kMaxPositions), [](Index) { return true; });
+
+  recipe.norm("ln1", "blk.{L}.attn_norm", false);
+  gguf::attention_rules(recipe, checkpoint, true);
+  recipe.norm("ln2", "blk.{L}.ffn_norm", false);
+  gguf::mlp_rules(recipe, checkpoint);
+  gguf::ends_rules(recipe, checkpoint);
+  return recipe;
+}
+
 }  // namespace
 
 Family llama_family() {
   return {.name = "llama",
           .model_types = {"llama"},
           .architectures = {"LlamaForCausalLM", "LlamaModel"},
-          .hugging_face = llama_hf};
+          .hugging_face = llama_hf,
+          .gguf_architectures = {"llama"},
+          .gguf = llama_gguf};
 }
 
 }  // namespace kirchhoff

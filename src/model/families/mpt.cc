@@ -1,4 +1,5 @@
 #include "model/families.h"
+#include "model/gguf_config.h"
 #include "model/hf_config.h"
 #include "model/rotary.h"
 
@@ -63,13 +64,32 @@ Recipe mpt_hf(ConfigReader& c) {
   return recipe;
 }
 
+Recipe mpt_gguf(ConfigReader& c, const io::Checkpoint& checkpoint) {
+  Recipe recipe;
+  ModelConfig& model = recipe.config;
+  gguf::read_sizes(c, checkpoint, recipe);
+  gguf::read_layer_norm(c, model);
+  model.positions = Positions::alibi;
+  model.alibi_slopes = alibi_slopes(model.n_heads, c.positive("attention.max_alibi_bias"));
+  model.activation = Activation::gelu;
+
+  recipe.norm("ln1", "blk.{L}.attn_norm", gguf::has(checkpoint, "blk.0.attn_norm.bias"));
+  gguf::attention_rules(recipe, checkpoint);
+  recipe.norm("ln2", "blk.{L}.ffn_norm", gguf::has(checkpoint, "blk.0.ffn_norm.bias"));
+  gguf::mlp_rules(recipe, checkpoint);
+  gguf::ends_rules(recipe, checkpoint);
+  return recipe;
+}
+
 }  // namespace
 
 Family mpt_family() {
   return {.name = "mpt",
           .model_types = {"mpt"},
           .architectures = {"MptForCausalLM", "MPTForCausalLM", "MptModel"},
-          .hugging_face = mpt_hf};
+          .hugging_face = mpt_hf,
+          .gguf_architectures = {"mpt"},
+          .gguf = mpt_gguf};
 }
 
 }  // namespace kirchhoff

@@ -1,4 +1,5 @@
 #include "model/families.h"
+#include "model/gguf_config.h"
 #include "model/hf_config.h"
 
 namespace kirchhoff {
@@ -28,13 +29,37 @@ Recipe olmo2_hf(ConfigReader& c) {
   return recipe;
 }
 
+Recipe olmo2_gguf(ConfigReader& c, const io::Checkpoint& checkpoint) {
+  Recipe recipe;
+  ModelConfig& model = recipe.config;
+  gguf::read_sizes(c, checkpoint, recipe);
+  gguf::read_rms_norm(c, model);
+  gguf::read_rope(c, checkpoint, recipe);
+  model.gated_mlp = true;
+  model.activation = Activation::silu;
+  model.pre_norm = false;
+  model.post_norm = true;
+  model.qk_norm = QkNorm::full_width;
+
+  gguf::attention_rules(recipe, checkpoint);
+  recipe.add("q_norm", "blk.{L}.attn_q_norm.weight");
+  recipe.add("k_norm", "blk.{L}.attn_k_norm.weight");
+  recipe.norm("ln1_post", "blk.{L}.post_attention_norm", false);
+  gguf::mlp_rules(recipe, checkpoint);
+  recipe.norm("ln2_post", "blk.{L}.post_ffw_norm", false);
+  gguf::ends_rules(recipe, checkpoint);
+  return recipe;
+}
+
 }  // namespace
 
 Family olmo2_family() {
   return {.name = "olmo2",
           .model_types = {"olmo2"},
           .architectures = {"Olmo2ForCausalLM", "Olmo2Model"},
-          .hugging_face = olmo2_hf};
+          .hugging_face = olmo2_hf,
+          .gguf_architectures = {"olmo2"},
+          .gguf = olmo2_gguf};
 }
 
 }  // namespace kirchhoff

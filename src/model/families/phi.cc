@@ -1,4 +1,5 @@
 #include "model/families.h"
+#include "model/gguf_config.h"
 #include "model/hf_config.h"
 
 namespace kirchhoff {
@@ -34,11 +35,31 @@ Recipe phi_hf(ConfigReader& c) {
   return recipe;
 }
 
+Recipe phi_gguf(ConfigReader& c, const io::Checkpoint& checkpoint) {
+  Recipe recipe;
+  ModelConfig& model = recipe.config;
+  gguf::read_sizes(c, checkpoint, recipe);
+  gguf::read_layer_norm(c, model);
+  gguf::read_rope(c, checkpoint, recipe);
+  model.parallel = model.shared_norm = true;
+  model.activation = Activation::gelu_tanh;
+
+  recipe.norm("ln1", "blk.{L}.attn_norm", true);
+  gguf::attention_rules(recipe, checkpoint);
+  gguf::mlp_rules(recipe, checkpoint);
+  gguf::ends_rules(recipe, checkpoint);
+  return recipe;
+}
+
 }  // namespace
 
 Family phi_family() {
-  return {
-      .name = "phi", .model_types = {"phi"}, .architectures = {"PhiForCausalLM", "PhiModel"}, .hugging_face = phi_hf};
+  return {.name = "phi",
+          .model_types = {"phi"},
+          .architectures = {"PhiForCausalLM", "PhiModel"},
+          .hugging_face = phi_hf,
+          .gguf_architectures = {"phi2"},
+          .gguf = phi_gguf};
 }
 
 }  // namespace kirchhoff

@@ -1,4 +1,5 @@
 #include "model/families.h"
+#include "model/gguf_config.h"
 #include "model/hf_config.h"
 
 namespace kirchhoff {
@@ -33,13 +34,39 @@ Recipe phi3_hf(ConfigReader& c) {
   return recipe;
 }
 
+/// ffn_up holds gate and up, as in the original.
+Recipe phi3_gguf(ConfigReader& c, const io::Checkpoint& checkpoint) {
+  Recipe recipe;
+  ModelConfig& model = recipe.config;
+  gguf::read_sizes(c, checkpoint, recipe);
+  gguf::read_rms_norm(c, model);
+  gguf::read_rope(c, checkpoint, recipe);
+  model.gated_mlp = true;
+  model.activation = Activation::silu;
+  // The converter writes 0 for models without a window.
+  if (c.has("attention.sliding_window") && c.number("attention.sliding_window") > 0)
+    hf::set_windows(c, model, c.count("attention.sliding_window", kMaxPositions), [](Index) { return true; });
+
+  recipe.norm("ln1", "blk.{L}.attn_norm", false);
+  gguf::attention_rules(recipe, checkpoint);
+  recipe.norm("ln2", "blk.{L}.ffn_norm", false);
+  recipe.fused("gate", "blk.{L}.ffn_up", false, "[*f | f]");
+  recipe.fused("in", "blk.{L}.ffn_up", false, "[f | *f]");
+  recipe.linear("out", "blk.{L}.ffn_down", false);
+  recipe.folded.push_back("ffn_up split into gate and up");
+  gguf::ends_rules(recipe, checkpoint);
+  return recipe;
+}
+
 }  // namespace
 
 Family phi3_family() {
   return {.name = "phi3",
           .model_types = {"phi3"},
           .architectures = {"Phi3ForCausalLM", "Phi3Model"},
-          .hugging_face = phi3_hf};
+          .hugging_face = phi3_hf,
+          .gguf_architectures = {"phi3"},
+          .gguf = phi3_gguf};
 }
 
 }  // namespace kirchhoff

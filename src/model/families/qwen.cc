@@ -1,4 +1,5 @@
 #include "model/families.h"
+#include "model/gguf_config.h"
 #include "model/hf_config.h"
 
 namespace kirchhoff {
@@ -43,20 +44,53 @@ Recipe qwen3_hf(ConfigReader& c) {
   return recipe;
 }
 
+void read_qwen_gguf(ConfigReader& c, const io::Checkpoint& checkpoint, Recipe& recipe) {
+  gguf::read_sizes(c, checkpoint, recipe);
+  gguf::read_rms_norm(c, recipe.config);
+  gguf::read_rope(c, checkpoint, recipe);
+  recipe.config.gated_mlp = true;
+  recipe.config.activation = Activation::silu;
+
+  recipe.norm("ln1", "blk.{L}.attn_norm", false);
+  gguf::attention_rules(recipe, checkpoint);
+  recipe.norm("ln2", "blk.{L}.ffn_norm", false);
+  gguf::mlp_rules(recipe, checkpoint);
+  gguf::ends_rules(recipe, checkpoint);
+}
+
+Recipe qwen2_gguf(ConfigReader& c, const io::Checkpoint& checkpoint) {
+  Recipe recipe;
+  read_qwen_gguf(c, checkpoint, recipe);
+  return recipe;
+}
+
+Recipe qwen3_gguf(ConfigReader& c, const io::Checkpoint& checkpoint) {
+  Recipe recipe;
+  read_qwen_gguf(c, checkpoint, recipe);
+  recipe.config.qk_norm = QkNorm::per_head;
+  recipe.add("q_norm", "blk.{L}.attn_q_norm.weight");
+  recipe.add("k_norm", "blk.{L}.attn_k_norm.weight");
+  return recipe;
+}
+
 }  // namespace
 
 Family qwen2_family() {
   return {.name = "qwen2",
           .model_types = {"qwen2"},
           .architectures = {"Qwen2ForCausalLM", "Qwen2Model"},
-          .hugging_face = qwen2_hf};
+          .hugging_face = qwen2_hf,
+          .gguf_architectures = {"qwen2"},
+          .gguf = qwen2_gguf};
 }
 
 Family qwen3_family() {
   return {.name = "qwen3",
           .model_types = {"qwen3"},
           .architectures = {"Qwen3ForCausalLM", "Qwen3Model"},
-          .hugging_face = qwen3_hf};
+          .hugging_face = qwen3_hf,
+          .gguf_architectures = {"qwen3"},
+          .gguf = qwen3_gguf};
 }
 
 }  // namespace kirchhoff

@@ -1,4 +1,5 @@
 #include "model/families.h"
+#include "model/gguf_config.h"
 #include "model/hf_config.h"
 
 namespace kirchhoff {
@@ -26,13 +27,33 @@ Recipe stablelm_hf(ConfigReader& c) {
   return recipe;
 }
 
+Recipe stablelm_gguf(ConfigReader& c, const io::Checkpoint& checkpoint) {
+  Recipe recipe;
+  ModelConfig& model = recipe.config;
+  gguf::read_sizes(c, checkpoint, recipe);
+  gguf::read_layer_norm(c, model);
+  gguf::read_rope(c, checkpoint, recipe);
+  model.gated_mlp = true;
+  model.activation = Activation::silu;
+  model.parallel = model.shared_norm = c.boolean_or("use_parallel_residual", false);
+
+  recipe.norm("ln1", "blk.{L}.attn_norm", true);
+  gguf::attention_rules(recipe, checkpoint);
+  if (!model.shared_norm) recipe.norm("ln2", "blk.{L}.ffn_norm", true);
+  gguf::mlp_rules(recipe, checkpoint);
+  gguf::ends_rules(recipe, checkpoint);
+  return recipe;
+}
+
 }  // namespace
 
 Family stablelm_family() {
   return {.name = "stablelm",
           .model_types = {"stablelm"},
           .architectures = {"StableLmForCausalLM", "StableLmModel"},
-          .hugging_face = stablelm_hf};
+          .hugging_face = stablelm_hf,
+          .gguf_architectures = {"stablelm"},
+          .gguf = stablelm_gguf};
 }
 
 }  // namespace kirchhoff

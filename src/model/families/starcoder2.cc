@@ -1,4 +1,5 @@
 #include "model/families.h"
+#include "model/gguf_config.h"
 #include "model/hf_config.h"
 
 namespace kirchhoff {
@@ -34,13 +35,32 @@ Recipe starcoder2_hf(ConfigReader& c) {
   return recipe;
 }
 
+Recipe starcoder2_gguf(ConfigReader& c, const io::Checkpoint& checkpoint) {
+  Recipe recipe;
+  ModelConfig& model = recipe.config;
+  gguf::read_sizes(c, checkpoint, recipe);
+  gguf::read_layer_norm(c, model);
+  gguf::read_rope(c, checkpoint, recipe);
+  model.activation = Activation::gelu_tanh;
+  hf::set_windows(c, model, c.count_or("attention.sliding_window", 0, kMaxPositions), [](Index) { return true; });
+
+  recipe.norm("ln1", "blk.{L}.attn_norm", true);
+  gguf::attention_rules(recipe, checkpoint);
+  recipe.norm("ln2", "blk.{L}.ffn_norm", true);
+  gguf::mlp_rules(recipe, checkpoint);
+  gguf::ends_rules(recipe, checkpoint);
+  return recipe;
+}
+
 }  // namespace
 
 Family starcoder2_family() {
   return {.name = "starcoder2",
           .model_types = {"starcoder2"},
           .architectures = {"Starcoder2ForCausalLM", "Starcoder2Model"},
-          .hugging_face = starcoder2_hf};
+          .hugging_face = starcoder2_hf,
+          .gguf_architectures = {"starcoder2"},
+          .gguf = starcoder2_gguf};
 }
 
 }  // namespace kirchhoff
