@@ -22,7 +22,7 @@ int main(int argc, char** argv) try {
   std::ranges::sort(attribution.parts,
                     [](const auto& a, const auto& b) { return std::abs(a.value) > std::abs(b.value); });
   for (std::size_t i = 0; i < std::min<std::size_t>(10, attribution.parts.size()); ++i)
-    fmt::print("{:<8} {:+9.4f}\n", attribution.parts[i].node, attribution.parts[i].value);
+    fmt::print("{:<12} {:+9.4f}\n", attribution.parts[i].node, attribution.parts[i].value);
 
   fmt::print("sum of {} parts {:+.4f}, the model's own {:+.4f}, closure {:.0e}\n", attribution.parts.size(),
              attribution.sum, attribution.own, attribution.closure);
