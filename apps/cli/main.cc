@@ -11,11 +11,14 @@ namespace kirchhoff::cli {
 namespace {
 
 void add_commands(Command& root, Session& session) {
+  add_explain(root, session);
   add_run(root, session);
   add_lens(root, session);
   add_dla(root, session);
   add_attn(root, session);
   add_tokens(root, session);
+  add_model(root, session);
+  add_inspect(root, session);
   add_help(root, session);
   add_completion(root, session);
 }

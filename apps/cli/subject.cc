@@ -34,6 +34,7 @@ Trace run_subject(Session& session, const Subject& subject, std::vector<std::str
 Provenance provenance(const Session& session, const Subject& subject) {
   Provenance result = provenance_of(subject.model);
   result.program = version_line();
+  result.fingerprint = io::fingerprint(subject.opened.files);
   result.tokenizer = subject.opened.tokenizer ? subject.opened.tokenizer->description() : "";
   result.prompt = subject.prompt.text;
   result.tokens = subject.prompt.ids;

@@ -1,0 +1,185 @@
+#include <filesystem>  // for exists
+#include <memory>      // for make_shared
+
+#include "attribution_view.h"
+#include "commands.h"
+#include "explain_view.h"
+#include "json_option.h"
+#include "kirchhoff/base/error.h"
+#include "kirchhoff/engine/loss.h"
+#include "selectors.h"
+#include "subject.h"
+#include "table.h"
+#include "version.h"
+
+namespace kirchhoff::cli {
+namespace {
+
+struct ExplainCommand {
+  std::optional<std::string> first;  ///< MODEL, or the PROMPT if there is no model
+  ModelOptions model;
+  PromptOptions prompt;
+  TargetOptions target;
+  JsonOption json;
+  Index top = 5, heads = 6;
+};
+
+/// Everything on the screen.
+struct Explanation {
+  std::vector<TokenScore> top;
+  Attribution attribution;
+  std::vector<LensRow> lens;
+  std::vector<AttributionPart> heads, mlps;
+  std::vector<HeadRead> reads;  ///< of `heads`
+};
+
+bool names_a_model(const std::string& text) {
+  std::error_code ignored;
+  if (std::filesystem::exists(text, ignored)) return true;
+  return text.find('/') != std::string::npos && text.find_first_of(" \n") == std::string::npos;
+}
+
+/// One argument may be a model (the prompt comes from -p, --ids or stdin) or a prompt without a model.
+ModelOptions model_options(const ExplainCommand& options) {
+  ModelOptions model = options.model;
+  if (options.first &&
+      (options.prompt.argument || options.prompt.text || options.prompt.ids || names_a_model(*options.first))) {
+    model.model = *options.first;
+    return model;
+  }
+  throw Error(
+      ErrorCode::usage,
+      options.first
+          ? fmt::format("no model was given: '{}' is no file, directory or Hub name, so it was read as a prompt",
+                        text::visible(*options.first))
+          : std::string("no model was given"),
+      "no built-in model ships yet; 'make demo' gets a small one and explains a prompt with it, or: kirchhoff "
+      "explain MODEL \"PROMPT\"");
+}
+
+/// The patterns and values that the strongest heads need, of a second run where keeping all would take much memory.
+std::vector<HeadRead> read_heads(Session& session, const Subject& subject, const Trace& trace,
+                                 const std::vector<AttributionPart>& heads, bool captured, Index pos) {
+  Trace second;
+  if (!captured) {
+    std::vector<std::string> sites;
+    for (const AttributionPart& part : heads)
+      for (const std::string& site : attention_sites(part.layer)) sites.push_back(site);
+    second = run_subject(session, subject, sites, LogitPositions::none);
+  }
+  std::vector<HeadRead> reads;
+  for (const AttributionPart& part : heads)
+    reads.push_back(read_head(subject.model, captured ? trace : second, part.layer, part.head, pos));
+  return reads;
+}
+
+Explanation explain(Session& session, const Subject& subject, const ExplainCommand& options) {
+  constexpr Index kPatternsOfAllLayers = 128;  // longer prompts are run twice
+  const ModelConfig& config = subject.model.config;
+  const Index pos = subject.length() - 1;
+  const bool all_patterns = subject.length() <= kPatternsOfAllLayers;
+  std::vector<std::string> sites = attribution_sites(config);
+  for (const std::string& site : lens_sites(config, false)) sites.push_back(site);
+  for (Index layer = 0; all_patterns && layer < config.n_layers; ++layer)
+    for (const std::string& site : attention_sites(layer)) sites.push_back(site);
+  const Trace trace = run_subject(session, subject, sites, LogitPositions::last);
+
+  Explanation result;
+  result.top = top_tokens(std::span<const float>(trace.logits.values()), std::max<Index>(1, options.top));
+  const LogitTarget target = options.target.resolve(subject.opened, result.top.front().id, pos);
+  result.attribution = attribute_logit(subject.model, trace, target);
+  LensOptions lens{.pos = pos, .top = 1, .tokens = {target.token}};
+  if (target.foil) lens.tokens.push_back(*target.foil);
+  result.lens = logit_lens(subject.model, trace, lens);
+  result.heads = strongest_parts(result.attribution, PartKind::head, options.heads);
+  result.mlps = strongest_parts(result.attribution, PartKind::mlp, options.heads);
+  result.reads = read_heads(session, subject, trace, result.heads, all_patterns, pos);
+  return result;
+}
+
+std::vector<std::string> assumptions(const Subject& subject) {
+  std::vector<std::string> lines = attribution_assumptions(subject.model.config);
+  lines.emplace_back("the lens recomputes the final norm on every layer's state");
+  lines.emplace_back("reads most from: attention × |v W_O|, as shares; where a head looks, not what it does");
+  return lines;
+}
+
+void print_json(Session& session, const Subject& subject, const Explanation& e, const ExplainCommand& options) {
+  const TokenNames names = subject.names();
+  Json result = new_result("explain", session, subject);
+  result["top"] = to_json(e.top, names);
+  result["dla"] = to_json(e.attribution, names);
+  result["closure"] = e.attribution.closure;
+  result["lens"] = to_json(e.lens, names);
+  result["heads"] = Json::array();
+  for (std::size_t i = 0; i < e.heads.size(); ++i)
+    result["heads"].push_back({{"node", e.heads[i].node}, {"value", e.heads[i].value}, {"read", to_json(e.reads[i])}});
+  result["assumptions"] = assumptions(subject);
+  options.json.print(session, result);
+}
+
+void print_screen(Session& session, const Subject& subject, const Explanation& e, bool target_given) {
+  Terminal& out = session.out;
+  const auto titled = [&out](const std::string& title, std::vector<std::string> lines) {
+    lines.insert(lines.begin(), title);
+    return lines;
+  };
+  const auto title = [&out](const char* text) { return out.paint(Style::title, text); };
+  const bool wide = out.columns() >= 80;
+  const auto write = [&](const std::vector<std::vector<std::string>>& blocks) {
+    out.write("\n");
+    if (wide) return out.write(side_by_side(blocks, 4));
+    for (const auto& block : blocks) out.write(side_by_side({block}, 0));
+  };
+
+  std::string metric = metric_name(subject, e.attribution.target);
+  if (!target_given) metric += ", the top prediction: no target was given";
+  out.write(header(session, subject, metric));
+  write({token_lines(session, subject)});
+  write({titled(title("Next token"), top_lines(session, subject, e.top)),
+         titled(title("Direct logit attribution"), sum_lines(session, e.attribution))});
+  write({titled(fmt::format("{}  top prediction of each layer's input, rank of {}", title("Logit lens"),
+                            subject.shown(e.attribution.target.token)),
+                lens_lines(session, subject, e.lens))});
+  write({titled(title("Strongest heads"), head_lines(session, subject, e.heads, e.reads)),
+         titled(e.mlps.empty() ? "" : title("and MLPs"), mlp_lines(session, e.mlps))});
+  if (const auto grid = grid_lines(session, subject.model.config, e.attribution); !grid.empty())
+    write({titled(fmt::format("{}  by layer, in tenths of the largest part", title("Attribution")), grid)});
+  out.write("\n");
+  for (const std::string& line : assumptions(subject)) out.write(note(out, line));
+  const Provenance source = provenance(session, subject);
+  out.write(note(out, fmt::format("{} · {} · weights {} (sampled sha256) · {} · seed {}", source.program,
+                                  source.arithmetic, source.fingerprint.substr(0, 12),
+                                  source.tokenizer.empty() ? "no tokenizer" : source.tokenizer, source.seed)));
+  out.write(next_line(session, "attn", subject, fmt::format("--head {}", strongest_head(e.attribution))));
+}
+
+}  // namespace
+
+void add_explain(Command& root, Session& session) {
+  Command& command = root.add_command("explain", "the main job: what a model predicts after a prompt, and from where");
+  auto options = std::make_shared<ExplainCommand>();
+  command.argument("MODEL", options->first,
+                   "a model: a directory, a GGUF file, a state dict, or a name in the Hub cache", false);
+  options->model.declare_options(command);
+  options->prompt.declare(command);
+  options->target.declare(command);
+  command.option("--top", "K", options->top, "predictions to list (default 5)");
+  command.option("--heads", "N", options->heads, "strongest heads and MLPs to list (default 6)");
+  options->json.declare(command);
+  command.footer(
+      "Example\n"
+      "  kirchhoff explain models/smollm2.gguf 'When Mary and John went to the store, John gave a drink to' \\\n"
+      "    --target ' Mary' --foil ' John'\n");
+  command.on_run([&session, &command, options] {
+    const Subject subject = open_subject(session, command, model_options(*options), options->prompt);
+    const Explanation explanation = explain(session, subject, *options);
+    if (options->json.wanted())
+      print_json(session, subject, explanation, *options);
+    else
+      print_screen(session, subject, explanation, options->target.given());
+    return 0;
+  });
+}
+
+}  // namespace kirchhoff::cli
