@@ -1,0 +1,7 @@
+#include "fuzz_input.h"
+#include "kirchhoff/io/torch_file.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace kirchhoff;
+  return fuzz::expect_value_or_error([&] { fuzz::decode_all(io::parse_torch(fuzz::input(data, size)).checkpoint); });
+}
