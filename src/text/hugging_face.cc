@@ -40,6 +40,10 @@ std::shared_ptr<const BpeModel> make_model(const JsonNode& model, TokenizerJson&
   options.ignore_merges = model.boolean_or("ignore_merges", false);
   options.continuing_prefix = optional_text(model, "continuing_subword_prefix");
   options.word_suffix = optional_text(model, "end_of_word_suffix");
+  check(!options.byte_fallback || (options.continuing_prefix.empty() && options.word_suffix.empty()),
+        ErrorCode::unsupported,
+        "{}: byte_fallback together with continuing_subword_prefix or end_of_word_suffix is not supported",
+        model.where());
   options.unknown_name = optional_text(model, "unk_token");
   Vocabulary vocabulary(std::move(file.vocab), model.where() + ".vocab");
   if (!options.unknown_name.empty()) options.unknown = vocabulary.find(options.unknown_name);
@@ -118,10 +122,11 @@ std::shared_ptr<const Tokenizer> make_tokenizer(const std::string& tokenizer_jso
   if (const JsonNode added = part_or_null(root, "added_tokens"); !added.is_null())
     parts.added_tokens = parse_added_tokens(added);
   parts.normalizer = Normalizer(part_or_null(root, "normalizer"));
-  // Affixes are of characters, so the model must see the bytes' stand-ins.
-  const bool affixes =
-      !optional_text(model, "continuing_subword_prefix").empty() || !optional_text(model, "end_of_word_suffix").empty();
-  parts.pre_tokenizer = PreTokenizer(part_or_null(root, "pre_tokenizer"), !affixes);
+  // Affixes and byte fallback are of characters: there the model must see the bytes' stand-ins.
+  const bool of_characters = !optional_text(model, "continuing_subword_prefix").empty() ||
+                             !optional_text(model, "end_of_word_suffix").empty() ||
+                             model.boolean_or("byte_fallback", false);
+  parts.pre_tokenizer = PreTokenizer(part_or_null(root, "pre_tokenizer"), !of_characters);
   parts.post_processor = PostProcessor(part_or_null(root, "post_processor"));
   parts.decoder = Decoder(part_or_null(root, "decoder"));
   parts.model = make_model(model, file, parts.pre_tokenizer.leaves_bytes() ? Symbols::bytes : Symbols::characters);
