@@ -24,9 +24,9 @@ class Golden : public ::testing::TestWithParam<std::string> {
   Comparison compare(Precision precision, double tolerance) const {
     Model model = load_model(folder());
     // Falcon's ALiBi. The expected numbers come from transformers 5.24 with eager attention, whose modeling_falcon.py
-    // adds the bias twice: FalconModel.forward puts alibi / sqrt(d_head) into the mask, and FalconAttention.forward adds
-    // alibi to the scores again before it divides them. With sdpa, its default, it is added once, as in training; so
-    // does Kirchhoff. Twice the slopes give every expected number to the last digit.
+    // adds the bias twice: FalconModel.forward puts alibi / sqrt(d_head) into the mask, and FalconAttention.forward
+    // adds alibi to the scores again before it divides them. With sdpa, its default, it is added once, as in training;
+    // so does Kirchhoff. Twice the slopes give every expected number to the last digit.
     if (GetParam() == "falcon-alibi")
       for (double& slope : model.config.alibi_slopes) slope *= 2.0;
     return compare_with_expected(model, folder(), {.precision = precision, .tolerance = tolerance});

@@ -6,6 +6,7 @@
 #include <algorithm>   // for max_element
 #include <cstdlib>     // for getenv
 #include <filesystem>  // for exists
+#include <map>         // for map
 
 #include "engine/support.h"
 #include "kirchhoff/engine/loss.h"
@@ -34,25 +35,25 @@ struct RealModel {
 
 const RealModel& real_model(const std::string& name) {
   static std::map<std::string, RealModel> loaded;
-  const auto [entry, is_new] = loaded.try_emplace(name);
-  RealModel& real = entry->second;
-  if (!is_new) return real;
+  if (const auto found = loaded.find(name); found != loaded.end()) return found->second;
+  RealModel real;
   const std::string gguf = from_environment("KIRCHHOFF_MODELS", KIRCHHOFF_SOURCE_DIR "/models") + "/" + name + ".gguf";
   const std::string json =
       from_environment("KIRCHHOFF_SHARED", KIRCHHOFF_SOURCE_DIR "/../shared") + "/golden-real/" + name + ".json";
   for (const std::string& path : {gguf, json})
     if (!std::filesystem::exists(path)) real.missing = "'" + path + "' is not there";
-  if (!real.missing.empty()) return real;
+  if (!real.missing.empty()) return loaded[name] = std::move(real);
   real.expected = io::read_json_file(json);
   const io::ModelFiles files = io::open_model_files(gguf);
   EXPECT_EQ(io::content_hash(files), real.expected["model"]["sha256"].get<std::string>())
       << "another file than " << gguf;
   real.model = load_model(files);
-  return real;
+  return loaded[name] = std::move(real);
 }
 
 struct Case {
   std::string model, prompt;
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.model << " " << c.prompt; }
 };
 
 class RealModels : public ::testing::TestWithParam<Case> {
