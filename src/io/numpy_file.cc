@@ -51,12 +51,12 @@ std::string_view header_text(const FileBytes& file, const std::string& subject, 
   check(file.text().starts_with(kMagic), ErrorCode::format, "{}: no npy file: it starts with {}", subject,
         printable(file.text().substr(0, kMagic.size())));
   constexpr std::uint64_t kVersionAt = 6, kLengthAt = 8;
-  check(file.size() >= kLengthAt + 4, ErrorCode::format, "{}: truncated: an npy file of {} bytes", subject,
-        file.size());
+  check(file.size() > kVersionAt, ErrorCode::format, "{}: truncated: an npy file of {} bytes", subject, file.size());
   const int version = std::to_integer<int>(file.bytes[kVersionAt]);
   check(version >= 1 && version <= 3, ErrorCode::unsupported, "{}: npy version {} is not supported (1 to 3 are)",
         subject, version);
   const std::uint64_t begin = kLengthAt + (version == 1 ? 2 : 4);
+  check(file.size() >= begin, ErrorCode::format, "{}: truncated: an npy file of {} bytes", subject, file.size());
   const std::uint64_t length = version == 1 ? load<std::uint16_t>(file.bytes.data() + kLengthAt)
                                             : load<std::uint32_t>(file.bytes.data() + kLengthAt);
   check(length <= file.size() - begin, ErrorCode::format, "{}: npy header length {} exceeds the file's {} bytes",

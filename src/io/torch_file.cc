@@ -19,8 +19,9 @@ class Collector {
  public:
   Collector(const FileBytes& file, const StorageReader& storages) : path_(file.path), storages_(storages) {
     copies_left_ = 2 * file.size() + (std::uint64_t{64} << 20);
-    // Values can share parts, so that a small pickle describes a huge tree; nobody's checkpoint does.
-    visits_left_ = std::max<std::uint64_t>(std::uint64_t{1} << 20, file.size() / 16);
+    // Each reference to a value takes two bytes; more visits than bytes are made only where shared parts contain shared
+    // parts, so that a small pickle describes a huge tree.
+    visits_left_ = std::max<std::uint64_t>(std::uint64_t{1} << 16, file.size());
   }
 
   TorchFile collect(const Pickle& pickle) {
