@@ -135,6 +135,7 @@ std::vector<AddedPiece> AddedTokens::split(std::string_view text, bool normalize
     if (token.single_word && (word_ends(text.substr(0, match.begin)) || word_begins(text.substr(match.end)))) continue;
     const std::size_t begin = token.lstrip ? std::max(space_before(text, match.begin), covered) : match.begin;
     const std::size_t end = token.rstrip ? space_after(text, match.end) : match.end;
+    if (begin >= end) continue;  // the token before it took its white space
     if (covered < begin) pieces.push_back({covered, begin, nullptr});
     pieces.push_back({begin, end, &token});
     covered = end;
