@@ -5,6 +5,7 @@
 #include "model/families.h"
 #include "model/gguf_config.h"
 #include "model/hf_config.h"
+#include "model/layout.h"
 
 namespace kirchhoff {
 namespace {
@@ -72,9 +73,9 @@ Recipe recipe_of(const io::ModelFiles& files) {
     case io::ModelKind::gguf:
       return finished(from_gguf(*files.gguf, files.checkpoint), files.path);
     case io::ModelKind::plain:
-      break;
+      return finished(layout_recipe(files), files.path);
   }
-  fail(ErrorCode::unsupported, "'{}': this kind of model is not supported yet", files.path);
+  fail(ErrorCode::internal, "'{}': unknown kind of model", files.path);
 }
 
 ModelConfig read_config(const io::ModelFiles& files) { return recipe_of(files).config; }

@@ -4,6 +4,7 @@
 
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/io/mapped_file.h"
+#include "model/layout.h"
 
 namespace kirchhoff {
 namespace {
@@ -76,7 +77,7 @@ std::optional<bool> stated(const io::ModelFiles& files, const text::Tokenizer& t
 std::shared_ptr<const text::Tokenizer> make_tokenizer(const io::ModelFiles& files) {
   if (!files.tokenizer_path.empty()) return from_file(files);
   if (files.gguf) return from_gguf(*files.gguf);
-  return nullptr;
+  return files.kind == io::ModelKind::plain ? layout_tokenizer(files) : nullptr;
 }
 
 BosDecision decide_bos(const io::ModelFiles& files, const text::Tokenizer& tokenizer, std::optional<bool> user) {
