@@ -14,9 +14,9 @@
 namespace kirchhoff::text {
 namespace {
 
-constexpr std::uint32_t kMatchLimit = 20'000'000;    // steps of one match
-constexpr std::uint32_t kHeapLimitKib = 256 * 1024;  // of the interpreter
-constexpr std::size_t kJitStackBytes = 8 * 1024 * 1024;
+constexpr std::uint32_t kMatchLimit = 20'000'000;         // steps of one match
+constexpr std::uint32_t kHeapLimitKib = 256 * 1024;       // of the interpreter
+constexpr std::size_t kJitStackBytes = 64 * 1024 * 1024;  // at most; taken as needed
 
 std::string message_of(int error) {
   std::array<PCRE2_UCHAR, 256> buffer{};

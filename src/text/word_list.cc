@@ -42,10 +42,14 @@ class WordList final : public Tokenizer {
       encoding.ids.push_back(*bos_);
       encoding.offsets.push_back({});
     }
-    for (std::size_t begin = 0; begin < text.size();) {
-      const std::size_t end = by_character_ ? character_end(text, begin) : std::min(text.find(' ', begin), text.size());
-      add(begin, end);
-      begin = by_character_ ? end : end + 1;
+    if (by_character_) {
+      for (std::size_t begin = 0, end = 0; begin < text.size(); begin = end)
+        add(begin, end = character_end(text, begin));
+    } else if (!text.empty()) {
+      std::size_t begin = 0;
+      for (std::size_t space = 0; (space = text.find(' ', begin)) != std::string_view::npos; begin = space + 1)
+        add(begin, space);
+      add(begin, text.size());
     }
     return encoding;
   }
