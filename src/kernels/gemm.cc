@@ -10,15 +10,17 @@
 namespace kirchhoff::kernels {
 namespace {
 
-// Tiles of C, measured with oneDNN 2.6 (bench/kernels_bench.cc). Their sizes depend on the shapes alone, so every
-// number is computed in the same order whatever the threads.
+// Tiles of C, measured with oneDNN 2.6 (bench/kernels_bench.cc). Their sizes depend on the shapes alone, so every number
+// is computed in the same order whatever the threads.
 constexpr Index kTileRows = 128;
 constexpr Index kTileColumns = 384;
 constexpr Index kNarrowTileColumns = 96;  // few rows: a tile is mostly its part of B, 96 k values
 
-// Up to this many rows a product is bound by reading B, and the library's packing of B costs more than the product.
-constexpr Index kDotRows = 32;
-constexpr Index kCombineRows = 8;
+// Few rows: the product is bound by reading B, and the library's packing of B costs more than the product. Dot products
+// end in a sum over the lanes of a register, which only a long k pays for.
+constexpr Index kFewRows = 32, kVeryFewRows = 8, kLongDot = 256;
+// Few columns (values times a head's pattern): rows of B fit the registers as they are.
+constexpr Index kFewRowsToCombine = 16, kFewColumns = 64;
 
 // Below this much work waking a thread costs more than it saves.
 constexpr Index kSerialMultiplications = 1 << 16;
@@ -64,7 +66,7 @@ struct Tile {
 /// Column panels outermost, so that neighbours in time share their part of B.
 void append_tiles(const GemmProblem& g, std::vector<Tile>& tiles) {
   const Index m = g.c.dim[0], n = g.c.dim[1];
-  const Index width = m <= kDotRows ? kNarrowTileColumns : kTileColumns;
+  const Index width = m <= kFewRows ? kNarrowTileColumns : kTileColumns;
   for (Index j = 0; j < n; j += width)
     for (Index i = 0; i < m; i += kTileRows)
       tiles.push_back({&g, i, std::min(kTileRows, m - i), j, std::min(width, n - j)});
@@ -77,8 +79,8 @@ void gemm_serial(const GemmProblem& g) {
   assert(g.a.dim[0] == m && g.b.dim[0] == k && g.b.dim[1] == n && (g.c.stride[1] == 1 || n <= 1));
   if (m == 0 || n == 0) return;
   const SgemmOperand a = operand(g.a), b = operand(g.b);
-  const bool by_dots = m <= kDotRows && b.transposed;
-  const bool by_rows = m <= kCombineRows && !b.transposed;
+  const bool by_dots = b.transposed && (m <= kVeryFewRows || (m <= kFewRows && k >= kLongDot));
+  const bool by_rows = !b.transposed && (m <= kFewRowsToCombine || n <= kFewColumns);
   if (k == 0 || (!a.transposed && (by_dots || by_rows))) {
     const SmallGemm small = {a.data, a.stride, b.data, b.stride, g.c.data, g.c.stride[0],
                              m,      n,        k,      g.alpha,  g.bias,   g.accumulate};

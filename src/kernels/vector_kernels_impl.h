@@ -18,7 +18,7 @@ using Vec [[gnu::vector_size(KIRCHHOFF_VECTOR_BYTES), gnu::aligned(4), gnu::may_
 
 KIRCHHOFF_INLINE Vec load(const float* x) { return *reinterpret_cast<const Vec*>(x); }
 KIRCHHOFF_INLINE void store(float* x, Vec v) { *reinterpret_cast<Vec*>(x) = v; }
-KIRCHHOFF_INLINE Vec broadcast(float x) { return Vec{} + x; }
+KIRCHHOFF_INLINE Vec broadcast(float x) { return x - Vec{}; }  // free, unlike x + 0, which would have to change -0
 
 /// The lanes of a and of b added in pairs: a0+a1, a2+a3, ..., b0+b1, ...
 KIRCHHOFF_INLINE Vec add_pairs(Vec a, Vec b) {

@@ -122,7 +122,7 @@ TEST(Gemm, SameBitsForAnyNumberOfThreads) {
 
 TEST(Gemm, FewRowsAreIndependentOfEachOther) {
   Random random(4);
-  const Operand a(32, 100, Layout::rows, random), b(100, 120, Layout::columns, random);
+  const Operand a(32, 300, Layout::rows, random), b(300, 120, Layout::columns, random);
   Strided<float, 2> all({32, 120}), one({1, 120});
   gemm({.a = a.view(), .b = b.view(), .c = all});
   for (Index i = 0; i < 32; ++i) {
