@@ -167,8 +167,8 @@ std::string Decoder::decode(std::vector<DecodedPiece> pieces, bool lossless) con
   return text;
 }
 
-std::string Decoder::bytes_of(const std::string& piece) const {
-  Pieces pieces{{piece}};
+std::string Decoder::bytes_of(DecodedPiece piece) const {
+  Pieces pieces{std::move(piece)};
   for (const Step& step : steps_) {
     if (std::holds_alternative<StripDecoding>(step)) continue;
     if (const auto* metaspace = std::get_if<MetaspaceDecoding>(&step))

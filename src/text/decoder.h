@@ -47,7 +47,7 @@ class Decoder {
   /// `lossless`: bytes that are no UTF-8 stay, and so do verbatim pieces; otherwise Hugging Face's text.
   std::string decode(std::vector<DecodedPiece> pieces, bool lossless) const;
   /// The bytes that a piece stands for inside a text (nothing is stripped as at the begin of one).
-  std::string bytes_of(const std::string& piece) const;
+  std::string bytes_of(DecodedPiece piece) const;
   bool has_byte_fallback() const;
 
  private:

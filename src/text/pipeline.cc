@@ -155,15 +155,18 @@ class Pipeline final : public Tokenizer {
     return &tokens_[static_cast<std::size_t>(id)];
   }
 
+  static DecodedPiece decoded_piece(const Listed& listed) {
+    if (listed.added == nullptr) return {listed.info.piece};
+    return {listed.added->form, listed.added->form == listed.added->content};
+  }
+
   std::string decode_pieces(std::span<const TokenId> ids, bool skip_special, bool lossless) const {
     std::vector<DecodedPiece> pieces;
     pieces.reserve(ids.size());
     for (const TokenId id : ids) {
       const Listed* listed = listed_token(id);  // ids without a token (a padded vocabulary's) are no text
       if (listed == nullptr || (skip_special && listed->skipped)) continue;
-      const AddedToken* added = listed->added;
-      pieces.push_back(
-          {added == nullptr ? listed->info.piece : added->form, added != nullptr && added->form == added->content});
+      pieces.push_back(decoded_piece(*listed));
     }
     return parts_.decoder.decode(std::move(pieces), lossless);
   }
@@ -178,13 +181,14 @@ class Pipeline final : public Tokenizer {
       Listed& listed = tokens_[static_cast<std::size_t>(id)];
       listed.present = true;
       listed.info.piece = vocabulary.piece(id);
-      listed.info.bytes = parts_.decoder.bytes_of(listed.info.piece);
+      listed.info.bytes = parts_.decoder.bytes_of({listed.info.piece});
     }
     for (const AddedToken& token : added_.tokens()) {
       Listed& listed = tokens_[static_cast<std::size_t>(token.id)];
       listed.present = true;
       listed.added = &token;
-      listed.info = {token.content, token.content, token.special};
+      listed.info = {token.content, token.special ? token.content : parts_.decoder.bytes_of(decoded_piece(listed)),
+                     token.special};
     }
     for (const TokenId id : parts_.special) {
       Listed& listed = tokens_[static_cast<std::size_t>(id)];
