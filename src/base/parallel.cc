@@ -4,7 +4,9 @@
 
 #include <algorithm>           // for max, min
 #include <atomic>              // for atomic
+#include <chrono>              // for steady_clock, microseconds
 #include <condition_variable>  // for condition_variable
+#include <cstdint>             // for uint64_t
 #include <exception>           // for exception_ptr
 #include <mutex>               // for mutex
 #include <thread>              // for thread
@@ -35,7 +37,7 @@ struct Job {
   std::atomic<bool> failed{false};
   std::exception_ptr error;  // guarded by error_mutex
   std::mutex error_mutex;
-  Index helpers_inside = 0;  // guarded by the pool's mutex
+  std::atomic<Index> helpers_inside{0};  // changed under the pool's mutex
 
   void work() {
     const bool outer = t_in_parallel;
@@ -52,7 +54,21 @@ struct Job {
   }
 };
 
-/// Helper threads that sleep until a job is posted. One job runs at a time; a second caller works alone.
+/// Waits for `done()` without giving up the processor, but not for long: a forward pass is hundreds of short jobs one
+/// right after the other, and going to sleep between them and being woken costs more than many of them take.
+template <class Condition>
+bool spin_until(Condition done) {
+  constexpr auto kPatience = std::chrono::microseconds(50);
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  do {
+    for (int i = 0; i < 32; ++i)
+      if (done()) return true;
+  } while (std::chrono::steady_clock::now() < deadline);
+  return false;
+}
+
+/// Helper threads that watch for a job for a moment, then sleep until one is posted. One job runs at a time; a second
+/// caller works alone.
 class Pool {
  public:
   ~Pool() {
@@ -65,47 +81,64 @@ class Pool {
   }
 
   void run(Job& job, Index helpers) {
+    bool somebody_sleeps = false;
     {
-      std::unique_lock lock(mutex_);
+      const std::lock_guard lock(mutex_);
       if (job_ != nullptr) helpers = 0;
       if (helpers > 0) {
         while (static_cast<Index>(threads_.size()) < helpers) threads_.emplace_back([this] { serve(); });
         job_ = &job;
         seats_ = helpers;
+        posted_.fetch_add(1);
+        somebody_sleeps = sleepers_ > 0;
       }
     }
-    if (helpers == 1)
-      wake_.notify_one();
-    else if (helpers > 1)
-      wake_.notify_all();
+    if (somebody_sleeps) wake_.notify_all();
     job.work();
     if (helpers == 0) return;
+    {
+      const std::lock_guard lock(mutex_);
+      job_ = nullptr;  // from here on nobody can join
+    }
+    const auto left = [&job] { return job.helpers_inside.load() == 0; };
+    if (spin_until(left)) return;
     std::unique_lock lock(mutex_);
-    job_ = nullptr;  // from here on nobody can join
-    done_.wait(lock, [&] { return job.helpers_inside == 0; });
+    done_.wait(lock, left);
   }
 
  private:
   void serve() {
     std::unique_lock lock(mutex_);
     for (;;) {
-      wake_.wait(lock, [this] { return stop_ || (job_ != nullptr && seats_ > 0); });
       if (stop_) return;
-      Job& job = *job_;
-      --seats_;
-      ++job.helpers_inside;
+      if (job_ != nullptr && seats_ > 0) {
+        Job& job = *job_;
+        --seats_;
+        job.helpers_inside.fetch_add(1);
+        lock.unlock();
+        job.work();
+        lock.lock();
+        if (job.helpers_inside.fetch_sub(1) == 1) done_.notify_all();  // the job may be gone from here on
+        continue;
+      }
+      const std::uint64_t seen = posted_.load();
       lock.unlock();
-      job.work();
+      const bool something_new = spin_until([&] { return posted_.load() != seen; });
       lock.lock();
-      if (--job.helpers_inside == 0) done_.notify_all();
+      if (something_new || posted_.load() != seen) continue;
+      ++sleepers_;
+      wake_.wait(lock, [&] { return stop_ || posted_.load() != seen; });
+      --sleepers_;
     }
   }
 
   std::mutex mutex_;
   std::condition_variable wake_, done_;
   std::vector<std::thread> threads_;
+  std::atomic<std::uint64_t> posted_{0};  // jobs so far; changed under the mutex
   Job* job_ = nullptr;
   Index seats_ = 0;
+  Index sleepers_ = 0;
   bool stop_ = false;
 };
 
@@ -139,8 +172,7 @@ void parallel_for(Index n, const std::function<void(Index)>& task) {
 
 void parallel_for_blocks(Index n, Index grain, const std::function<void(Index, Index)>& task) {
   grain = std::max<Index>(1, grain);
-  parallel_for((n + grain - 1) / grain,
-               [&](Index block) { task(block * grain, std::min(n, (block + 1) * grain)); });
+  parallel_for((n + grain - 1) / grain, [&](Index block) { task(block * grain, std::min(n, (block + 1) * grain)); });
 }
 
 }  // namespace kirchhoff
