@@ -14,6 +14,11 @@ namespace {
 
 constexpr Index kIndent = 2;
 
+/// What a block may take, where `beside` cells are for the one next to it; narrow screens have one block a row.
+Index block_width(const Session& session, Index beside) {
+  return session.out.columns() - kIndent - (wide(session.out) ? beside : 0);
+}
+
 /// The lines of a text that was wrapped.
 std::vector<std::string> split_lines(const std::string& text) {
   std::vector<std::string> lines;
@@ -40,6 +45,8 @@ std::string sources_text(const Subject& subject, const HeadRead& read) {
 
 }  // namespace
 
+bool wide(const Terminal& terminal) { return terminal.columns() >= 80; }
+
 std::vector<std::string> token_lines(const Session& session, const Subject& subject) {
   constexpr Index kShownInFront = 24, kShownAtEnd = 40;
   std::string text;
@@ -65,7 +72,7 @@ std::vector<std::string> top_lines(const Session& session, const Subject& subjec
                fmt::format("{:.3f}", top[i].logit),
                fmt::format("{:.1f}%", 100.0 * top[i].probability),
                {bar(top[i].probability, 8), Style::positive}});
-  return table.lines(session.out, session.out.columns() / 2);
+  return table.lines(session.out, block_width(session, session.out.columns() / 2));
 }
 
 std::vector<std::string> sum_lines(const Session& session, const Attribution& attribution) {
@@ -87,11 +94,11 @@ std::vector<std::string> sum_lines(const Session& session, const Attribution& at
              fmt::format("{:+.3f}", attribution.own),
              {fmt::format("closure {:.1e}", attribution.closure), closed ? Style::good : Style::error}});
   if (attribution.soft_capped) table.add({"after softcap", fmt::format("{:+.3f}", *attribution.soft_capped)});
-  return table.lines(session.out, session.out.columns() / 2);
+  return table.lines(session.out, block_width(session, session.out.columns() / 2));
 }
 
 std::vector<std::string> lens_lines(const Session& session, const Subject& subject, const std::vector<LensRow>& rows) {
-  constexpr Index kWidth = 24, kTallest = 12;
+  constexpr Index kToken = 8, kWidth = kToken + 15, kTallest = 12;
   const Index available = session.out.columns() - kIndent;
   const Index blocks = std::clamp<Index>((available + 1) / (kWidth + 1), 1, 4);
   const Index total = static_cast<Index>(rows.size());
@@ -107,9 +114,9 @@ std::vector<std::string> lens_lines(const Session& session, const Subject& subje
     const RankedToken& target = row.tokens.front();
     std::string& line = lines[i % static_cast<std::size_t>(height)];
     line += session.out.paint(Style::faint, padded(label, 3, true));
-    line +=
-        fmt::format(" {}{}", session.out.paint(Style::token, padded(clipped(subject.shown(row.top.front().id), 9), 9)),
-                    padded(fmt::format("{:.0f}%", 100.0 * row.top.front().probability), 5, true));
+    line += fmt::format(
+        " {}{}", session.out.paint(Style::token, padded(clipped(subject.shown(row.top.front().id), kToken), kToken)),
+        padded(fmt::format("{:.0f}%", 100.0 * row.top.front().probability), 5, true));
     const std::string rank = padded(fmt::format("#{}", target.rank), 6, true);
     line += session.out.paint(target.rank == 1 ? Style::positive : Style::plain, rank);
     if (i + static_cast<std::size_t>(height) < shown.size()) line += " ";
@@ -123,7 +130,7 @@ std::vector<std::string> head_lines(const Session& session, const Subject& subje
   for (std::size_t i = 0; i < heads.size(); ++i)
     table.add(
         {head_name(heads[i].layer, heads[i].head), signed_value(heads[i].value), sources_text(subject, reads[i])});
-  return table.lines(session.out, session.out.columns() - 22);
+  return table.lines(session.out, block_width(session, 20));
 }
 
 std::vector<std::string> mlp_lines(const Session& session, const std::vector<AttributionPart>& mlps) {
@@ -147,7 +154,7 @@ std::vector<std::string> grid_lines(const Session& session, const ModelConfig& c
     grid.full = std::max(grid.full, std::abs(part.value));
   }
   grid.values = {values.data(), {rows, config.n_layers}};
-  for (Index head = 0; head < config.n_heads; ++head) grid.rows.push_back(fmt::format("head {}", head));
+  for (Index head = 0; head < config.n_heads; ++head) grid.rows.push_back(fmt::format("h{}", head));
   if (!config.attn_only) grid.rows.emplace_back("MLP");
   for (Index layer = 0; layer < config.n_layers; ++layer) grid.columns.push_back(std::to_string(layer));
   return heat_grid_lines(session.out, grid, session.out.columns() - kIndent);

@@ -12,6 +12,9 @@ namespace kirchhoff::cli {
 
 // The sections of the `explain` screen, each a list of lines without indentation.
 
+/// Whether sections may stand side by side.
+bool wide(const Terminal& terminal);
+
 /// The prompt's tokens with their positions; the middle of a long prompt is left out.
 std::vector<std::string> token_lines(const Session& session, const Subject& subject);
 std::vector<std::string> top_lines(const Session& session, const Subject& subject, const std::vector<TokenScore>& top);

@@ -8,7 +8,7 @@
 namespace kirchhoff::cli {
 
 /// A matrix as rows of coloured cells. A number stands in every cell: the value in tenths of `full`, rounded, with its
-/// sign; "·" below half a tenth. Values beyond `full` show as 9.
+/// sign; "·" below half a tenth, blank for NaN. Values beyond `full` show as 9.
 struct HeatGrid {
   View<const double, 2> values;      ///< [row, column]
   double full = 1.0;                 ///< the value of the strongest colour

@@ -19,6 +19,8 @@ void add_commands(Command& root, Session& session) {
   add_tokens(root, session);
   add_model(root, session);
   add_inspect(root, session);
+  add_bench(root, session);
+  add_doctor(root, session);
   add_help(root, session);
   add_completion(root, session);
 }

@@ -31,16 +31,16 @@ void ProgressPrinter::show(std::string_view stage, Index done, Index total) {
   if (now - begun_ < milliseconds(500) || total <= 0) return;
   const double seconds = duration<double>(now - stage_begun_).count();
   const double rate = seconds > 0 ? static_cast<double>(done) / seconds : 0.0;
+  const double left = rate > 0 ? static_cast<double>(total - done) / rate : 1e9;
   std::string text = fmt::format("{} {}/{}", stage, done, total);
-  if (done > 0 && rate > 0)
-    text += fmt::format(", {:.3g}/s, {:.0f} s left", rate, static_cast<double>(total - done) / rate);
+  if (done > 0 && rate > 0) text += fmt::format(", {:.3g}/s, {:.0f} s left", rate, left);
   if (err_.is_tty()) {
     if (line_shown_ && now - drawn_ < milliseconds(100)) return;
     err_.write(fmt::format("\r\x1b[K{}", clipped(text, err_.columns() - 1)));
     err_.flush();
     line_shown_ = true;
     drawn_ = now;
-  } else if (const Index tenth = 10 * done / total; tenth > tenth_) {
+  } else if (const Index tenth = 10 * done / total; tenth > tenth_ && (tenth_ > 0 || left > 1.0)) {
     err_.write(text + "\n");
     tenth_ = tenth;
   }

@@ -9,7 +9,8 @@
 namespace kirchhoff::cli {
 
 /// Shows long work on stderr: on a terminal one line that is redrawn, elsewhere one line per 10 %; nothing during the
-/// first 500 ms, nothing at all if quiet. Erases its line when it goes out of scope.
+/// first 500 ms, nothing elsewhere for a stage that ends within a second, nothing at all if quiet. Erases its line when
+/// it goes out of scope.
 class ProgressPrinter {
  public:
   ProgressPrinter(Terminal& err, bool quiet) : err_(err), quiet_(quiet) {}

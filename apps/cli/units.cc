@@ -16,5 +16,8 @@ std::string scaled(Index value, double base, const char* const (&units)[5]) {
 
 std::string readable_bytes(Index bytes) { return scaled(bytes, 1024.0, {" B", " KiB", " MiB", " GiB", " TiB"}); }
 std::string readable_count(Index count) { return scaled(count, 1000.0, {"", " k", " M", " G", " T"}); }
+std::string readable_share(double probability) {
+  return probability >= 0.001 ? fmt::format("{:.2f} %", 100.0 * probability) : fmt::format("{:.1e}", probability);
+}
 
 }  // namespace kirchhoff::cli

@@ -10,4 +10,7 @@ std::string readable_bytes(Index bytes);
 /// "134.5 M" for counts.
 std::string readable_count(Index count);
 
+/// "92.73 %"; small probabilities as "3.9e-05".
+std::string readable_share(double probability);
+
 }  // namespace kirchhoff::cli

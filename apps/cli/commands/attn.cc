@@ -1,6 +1,7 @@
 #include "kirchhoff/observe/attention.h"
 
-#include <algorithm>  // for sort
+#include <algorithm>  // for stable_sort
+#include <cmath>      // for nan
 #include <memory>     // for make_shared
 
 #include "commands.h"
@@ -59,6 +60,7 @@ std::string summary(const Session& session, const std::vector<HeadHabits>& all, 
   return side_by_side(blocks, 4);
 }
 
+/// The pattern in tenths; what a causal query cannot see stays blank.
 std::string pattern_grid(const Session& session, const Subject& subject, const ConstMatrix& pattern) {
   const Index n = pattern.dim[0];
   std::vector<double> values;
@@ -66,7 +68,8 @@ std::string pattern_grid(const Session& session, const Subject& subject, const C
   for (Index q = 0; q < n; ++q) {
     rows.push_back(clipped(subject.shown_at(q), 14));
     columns.push_back(std::to_string(q));
-    for (Index k = 0; k < n; ++k) values.push_back(static_cast<double>(pattern(q, k)));
+    for (Index k = 0; k < n; ++k)
+      values.push_back(k > q && subject.model.config.causal ? std::nan("") : static_cast<double>(pattern(q, k)));
   }
   const HeatGrid grid{.values = {values.data(), {n, n}}, .full = 1.0, .rows = rows, .columns = columns};
   std::string text;

@@ -13,6 +13,8 @@ void add_run(Command& root, Session& session);
 void add_lens(Command& root, Session& session);
 void add_dla(Command& root, Session& session);
 void add_attn(Command& root, Session& session);
+void add_bench(Command& root, Session& session);
+void add_doctor(Command& root, Session& session);
 void add_help(Command& root, Session& session);
 void add_completion(Command& root, Session& session);
 

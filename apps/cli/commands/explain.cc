@@ -21,7 +21,7 @@ struct ExplainCommand {
   PromptOptions prompt;
   TargetOptions target;
   JsonOption json;
-  Index top = 5, heads = 6;
+  Index top = 5, heads = 5;
 };
 
 /// Everything on the screen.
@@ -100,7 +100,7 @@ Explanation explain(Session& session, const Subject& subject, const ExplainComma
 std::vector<std::string> assumptions(const Subject& subject) {
   std::vector<std::string> lines = attribution_assumptions(subject.model.config);
   lines.emplace_back("the lens recomputes the final norm on every layer's state");
-  lines.emplace_back("reads most from: attention × |v W_O|, as shares; where a head looks, not what it does");
+  lines.emplace_back("what a head reads most from is its attention × |v W_O|, as shares");
   return lines;
 }
 
@@ -125,17 +125,16 @@ void print_screen(Session& session, const Subject& subject, const Explanation& e
     return lines;
   };
   const auto title = [&out](const char* text) { return out.paint(Style::title, text); };
-  const bool wide = out.columns() >= 80;
   const auto write = [&](const std::vector<std::vector<std::string>>& blocks) {
     out.write("\n");
-    if (wide) return out.write(side_by_side(blocks, 4));
+    if (wide(out)) return out.write(side_by_side(blocks, 4));
     for (const auto& block : blocks) out.write(side_by_side({block}, 0));
   };
 
   std::string metric = metric_name(subject, e.attribution.target);
   if (!target_given) metric += ", the top prediction: no target was given";
   out.write(header(session, subject, metric));
-  write({token_lines(session, subject)});
+  out.write(side_by_side({token_lines(session, subject)}, 0));
   write({titled(title("Next token"), top_lines(session, subject, e.top)),
          titled(title("Direct logit attribution"), sum_lines(session, e.attribution))});
   write({titled(fmt::format("{}  top prediction of each layer's input, rank of {}", title("Logit lens"),
@@ -146,8 +145,8 @@ void print_screen(Session& session, const Subject& subject, const Explanation& e
   if (const auto grid = grid_lines(session, subject.model.config, e.attribution); !grid.empty())
     write({titled(fmt::format("{}  by layer, in tenths of the largest part", title("Attribution")), grid)});
   out.write("\n");
-  for (const std::string& line : assumptions(subject)) out.write(note(out, line));
   const Provenance source = provenance(session, subject);
+  out.write(note(out, fmt::format("{}", fmt::join(assumptions(subject), "; "))));
   out.write(note(out, fmt::format("{} · {} · weights {} (sampled sha256) · {} · seed {}", source.program,
                                   source.arithmetic, source.fingerprint.substr(0, 12),
                                   source.tokenizer.empty() ? "no tokenizer" : source.tokenizer, source.seed)));
@@ -165,7 +164,7 @@ void add_explain(Command& root, Session& session) {
   options->prompt.declare(command);
   options->target.declare(command);
   command.option("--top", "K", options->top, "predictions to list (default 5)");
-  command.option("--heads", "N", options->heads, "strongest heads and MLPs to list (default 6)");
+  command.option("--heads", "N", options->heads, "strongest heads and MLPs to list (default 5)");
   options->json.declare(command);
   command.footer(
       "Example\n"

@@ -12,6 +12,7 @@
 #include "progress_printer.h"
 #include "subject.h"
 #include "table.h"
+#include "units.h"
 
 namespace kirchhoff::cli {
 namespace {
@@ -39,7 +40,7 @@ std::string top_table(const Session& session, const Subject& subject, const std:
                {subject.shown(top[i].id), Style::token},
                std::to_string(top[i].id),
                fmt::format("{:.3f}", top[i].logit),
-               fmt::format("{:.2f} %", 100.0 * top[i].probability),
+               readable_share(top[i].probability),
                {bar(top[i].probability, 20), Style::positive}});
   return table.render(session.out);
 }
@@ -51,7 +52,7 @@ std::string loss_table(const Session& session, const Subject& subject, const std
     table.add({std::to_string(i + 1),
                {subject.shown(subject.prompt.ids[i + 1]), Style::token},
                fmt::format("{:.3f}", losses[i]),
-               fmt::format("{:.2f} %", 100.0 * std::exp(-losses[i])),
+               readable_share(std::exp(-losses[i])),
                {bar(losses[i] / largest, 20), Style::negative}});
   return table.render(session.out);
 }

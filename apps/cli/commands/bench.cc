@@ -1,0 +1,127 @@
+#include "kirchhoff/engine/bench.h"
+
+#include <memory>  // for make_shared
+
+#include "commands.h"
+#include "gemm_speed.h"
+#include "json_option.h"
+#include "kirchhoff/base/error.h"
+#include "kirchhoff/base/parallel.h"
+#include "kirchhoff/engine/signature.h"
+#include "kirchhoff/model/random_model.h"
+#include "progress_printer.h"
+
+namespace kirchhoff::cli {
+namespace {
+
+struct ForwardCommand {
+  std::string shape = "gpt2-small";
+  ForwardBenchOptions bench;
+  JsonOption json;
+};
+
+int forward_command(Session& session, const ForwardCommand& options) {
+  check(options.bench.tokens > 0 && options.bench.repeats > 0, ErrorCode::usage,
+        "options '--tokens' and '--repeats' must be 1 or more");
+  const Model model = random_model(shape_of(options.shape), session.seed);
+  ForwardBench bench;
+  {
+    ProgressPrinter printer(session.err, session.quiet);
+    ForwardBenchOptions bench_options = options.bench;
+    bench_options.progress = printer.callback();
+    bench = bench_forward(model, bench_options);
+  }
+  if (options.json.wanted()) {
+    Json result = new_result("bench.forward");
+    result["shape"] = options.shape;
+    result["tokens"] = options.bench.tokens;
+    result["threads"] = thread_count();
+    result["gemm_gflops"] = bench.gemm_gflops;
+    result["gflops"] = bench.gflops;
+    result["ratio"] = bench.ratio;
+    result["lowest_ratio"] = bench.lowest_ratio;
+    result["highest_ratio"] = bench.highest_ratio;
+    result["tokens_per_s"] = bench.tokens_per_s;
+    result["seconds"] = bench.seconds;
+    result["flops"] = bench.flops;
+    result["peak_mib"] = bench.peak_mib;
+    options.json.print(session, result);
+    return 0;
+  }
+  session.out.write(fmt::format(
+      "forward of {}, {} tokens, {} threads: {:.1f} GFLOP/s, {} of the {:.1f} that the matrix products alone reach\n"
+      "  {:.0f} tokens/s, {:.4f} s, peak {:.0f} MiB; {} pairs of runs: {:.1f} % to {:.1f} %\n",
+      options.shape, options.bench.tokens, thread_count(), bench.gflops,
+      session.out.paint(Style::strong, fmt::format("{:.1f} %", 100.0 * bench.ratio)), bench.gemm_gflops,
+      bench.tokens_per_s, bench.seconds, bench.peak_mib, options.bench.repeats, 100.0 * bench.lowest_ratio,
+      100.0 * bench.highest_ratio));
+  return 0;
+}
+
+int signature_command(Session& session, const JsonOption& json) {
+  Signature signature;
+  {
+    ProgressPrinter printer(session.err, session.quiet);
+    signature = engine_signature(printer.callback());
+  }
+  if (json.wanted()) {
+    Json result = new_result("bench.signature");
+    result["signature"] = signature.hash;
+    result["models"] = signature.models;
+    result["values"] = signature.values;
+    json.print(session, result);
+    return 0;
+  }
+  session.out.write(fmt::format("{}\n", signature.hash));
+  return 0;
+}
+
+struct GemmCommand {
+  Index m = 1024, k = 768, n = 3072;
+  JsonOption json;
+};
+
+int gemm_command(Session& session, const GemmCommand& options) {
+  check(options.m > 0 && options.k > 0 && options.n > 0, ErrorCode::usage, "the sizes must be 1 or more");
+  const double gflops = gemm_gflops(options.m, options.k, options.n);
+  if (options.json.wanted()) {
+    Json result = new_result("bench.gemm");
+    result["shape"] = {options.m, options.k, options.n};
+    result["threads"] = thread_count();
+    result["gemm_gflops"] = gflops;
+    options.json.print(session, result);
+    return 0;
+  }
+  session.out.write(fmt::format("[{}, {}] x [{}, {}], {} threads: {:.1f} GFLOP/s\n", options.m, options.k, options.k,
+                                options.n, thread_count(), gflops));
+  return 0;
+}
+
+}  // namespace
+
+void add_bench(Command& root, Session& session) {
+  Command& bench = root.add_command("bench", "speed against the machine's own matrix products; the engine's signature");
+
+  Command& forward = bench.add_command("forward", "a forward pass of a random model of a well-known shape");
+  auto forward_options = std::make_shared<ForwardCommand>();
+  forward.option("--shape", "NAME", forward_options->shape, "default gpt2-small", shape_names());
+  forward.option("--tokens", "N", forward_options->bench.tokens, "length of the prompt (default 1024)");
+  forward.option("--repeats", "N", forward_options->bench.repeats, "pairs of measurements (default 5)");
+  forward_options->json.declare(forward);
+  forward.on_run([&session, forward_options] { return forward_command(session, *forward_options); });
+
+  Command& signature = bench.add_command("signature", "one hash of rounded logits over a fixed set of tiny models");
+  auto signature_json = std::make_shared<JsonOption>();
+  signature_json->declare(signature);
+  signature.on_run([&session, signature_json] { return signature_command(session, *signature_json); });
+
+  Command& gemm = bench.add_command("gemm", "one matrix product, [m, k] x [k, n]");
+  auto gemm_options = std::make_shared<GemmCommand>();
+  gemm.option("--m", "N", gemm_options->m, "rows (default 1024)");
+  gemm.option("--k", "N", gemm_options->k, "inner size (default 768)");
+  gemm.option("--n", "N", gemm_options->n, "columns (default 3072)");
+  gemm_options->json.declare(gemm);
+  gemm.on_run([&session, gemm_options] { return gemm_command(session, *gemm_options); });
+}
+
+}  // namespace kirchhoff::cli
