@@ -1,8 +1,7 @@
 #pragma once
 #include <algorithm>  // for fill
-#include <cstdlib>    // for aligned_alloc, free
+#include <cstdlib>    // for free
 #include <memory>     // for unique_ptr
-#include <new>        // for bad_alloc
 #include <string>     // for string
 #include <vector>     // for vector
 
@@ -10,6 +9,10 @@
 #include "kirchhoff/tensor/view.h"
 
 namespace kirchhoff {
+
+/// Memory for an array, 64-byte aligned; large ones in huge pages where the system has them. For std::free. Throws
+/// std::bad_alloc.
+void* allocate_array(std::size_t bytes);
 
 /// Sizes of the axes, outermost first. Empty: a scalar.
 using Shape = std::vector<Index>;
@@ -72,9 +75,7 @@ class BasicTensor {
 
   BasicTensor(Uninitialised, Shape shape, std::vector<std::string> axes)
       : shape_(std::move(shape)), axes_(std::move(axes)) {
-    const auto bytes = (static_cast<std::size_t>(element_count(shape_)) * sizeof(T) + 64) / 64 * 64;
-    data_.reset(static_cast<T*>(std::aligned_alloc(64, bytes)));
-    if (!data_) throw std::bad_alloc();
+    data_.reset(static_cast<T*>(allocate_array(static_cast<std::size_t>(element_count(shape_)) * sizeof(T))));
   }
 
   template <int R>
