@@ -32,11 +32,7 @@ class Forward {
 
   // forward.cc: the path of the residual stream
   void allocate_workspace();
-  void embed();
   void block(Index layer);
-  void unembed();
-  void multiply_unembedding(ConstRows in, Rows out);
-  void scale_and_cap(Rows logits);
   /// out = norm(x), in place or not; the norm's divisor and normalised values are what `sites` record.
   struct NormSites {
     Site scale, normalized;
@@ -48,6 +44,12 @@ class Forward {
   ConstRows read_stream(const NormWeights& weights, Rows buffer, const NormSites& sites);
   /// Adds a sublayer's output to the stream, after the post-norm if there is one.
   void write_stream(const NormWeights& post_norm, const NormSites& sites, Site raw, Site added);
+
+  // embedding.cc: from tokens to the stream, from the stream to logits
+  void embed();
+  void unembed();
+  void multiply_unembedding(ConstRows in, Rows out);
+  void scale_and_cap(Rows logits);
 
   // sublayers.cc: what a block computes from what it reads, [N, d_model] -> out_
   void attention(Index layer, ConstRows in);
