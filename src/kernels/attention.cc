@@ -4,8 +4,8 @@
 #include <limits>     // for numeric_limits
 #include <vector>     // for vector
 
+#include "kernels/tasks.h"
 #include "kernels/vector_kernels.h"
-#include "kirchhoff/base/parallel.h"
 #include "kirchhoff/kernels/gemm.h"
 
 namespace kirchhoff::kernels {
@@ -15,9 +15,6 @@ using Problem = AttentionProblem<float>;
 
 // Scores of a tile (64 rows of up to a few thousand keys) stay in the second cache between their three uses.
 constexpr Index kTileQueries = 64;
-
-// Below this much work waking a thread costs more than it saves.
-constexpr Index kSerialMultiplications = 1 << 15;
 
 /// The rows of one block of scores: consecutive queries of one head, or, when there is one query, the heads that share
 /// a key/value group. Row i is query t + i * t_step of head h + i * h_step.
@@ -131,15 +128,9 @@ void attention(std::span<const Problem> problems) {
   Index work = 0;
   for (const Problem& p : problems) {
     append_tiles(p, tiles);
-    work += p.q.size() * p.k.dim[0];
+    work += 2 * p.q.size() * p.k.dim[0];
   }
-  const auto run = [&tiles](Index i) { attend(tiles[static_cast<std::size_t>(i)]); };
-  const Index n = static_cast<Index>(tiles.size());
-  if (work < kSerialMultiplications) {
-    for (Index i = 0; i < n; ++i) run(i);
-  } else {
-    parallel_for(n, run);
-  }
+  run_tasks(static_cast<Index>(tiles.size()), work, [&tiles](Index i) { attend(tiles[static_cast<std::size_t>(i)]); });
 }
 
 }  // namespace kirchhoff::kernels

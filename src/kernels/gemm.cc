@@ -4,26 +4,27 @@
 #include <vector>     // for vector
 
 #include "kernels/sgemm.h"
+#include "kernels/tasks.h"
 #include "kernels/vector_kernels.h"
-#include "kirchhoff/base/parallel.h"
 
 namespace kirchhoff::kernels {
 namespace {
 
-// Tiles of C, measured with oneDNN 2.6 (bench/kernels_bench.cc). Their sizes depend on the shapes alone, so every number
-// is computed in the same order whatever the threads.
-constexpr Index kTileRows = 128;
-constexpr Index kTileColumns = 384;
-constexpr Index kNarrowTileColumns = 96;  // few rows: a tile is mostly its part of B, 96 k values
+// Tiles of C, measured with oneDNN 2.6 (bench/kernels_bench.cc): the library packs both operands of a tile, so large
+// ones are faster (256 x 768 within a few percent of one call for everything, 128 x 384 a tenth slower), but the
+// threads should finish together. So tiles shrink towards the end of the work, as in guided self-scheduling, from the
+// largest to the smallest. Their sizes depend on the shapes alone, and every number is computed in the same order
+// whatever the threads.
+constexpr Index kLargeRows = 256, kSmallRows = 128;
+constexpr Index kLargeColumns = 768, kMiddleColumns = 384, kSmallColumns = 192;
+constexpr Index kLeastTilesLeft = 6;   // a tile is at most this part of the work that is left
+constexpr Index kFewRowsColumns = 96;  // few rows: a tile is mostly its part of B, 96 k values
 
 // Few rows: the product is bound by reading B, and the library's packing of B costs more than the product. Dot products
 // end in a sum over the lanes of a register, which only a long k pays for.
 constexpr Index kFewRows = 32, kVeryFewRows = 8, kLongDot = 256;
 // Few columns (values times a head's pattern): rows of B fit the registers as they are.
 constexpr Index kFewRowsToCombine = 16, kFewColumns = 64;
-
-// Below this much work waking a thread costs more than it saves.
-constexpr Index kSerialMultiplications = 1 << 16;
 
 /// Whether the elements of a row lie side by side. An axis of one element has no stride to speak of.
 bool rows_contiguous(ConstMatrix x) { return x.stride[1] == 1 || x.dim[1] <= 1; }
@@ -61,16 +62,54 @@ GemmProblem part(const GemmProblem& g, Index i, Index m, Index j, Index n) {
 struct Tile {
   const GemmProblem* problem;
   Index i, m, j, n;
+
+  Index multiplications() const { return m * n * problem->a.dim[1]; }
 };
 
-/// Column panels outermost, so that neighbours in time share their part of B.
-void append_tiles(const GemmProblem& g, std::vector<Tile>& tiles) {
-  const Index m = g.c.dim[0], n = g.c.dim[1];
-  const Index width = m <= kFewRows ? kNarrowTileColumns : kTileColumns;
-  for (Index j = 0; j < n; j += width)
-    for (Index i = 0; i < m; i += kTileRows)
-      tiles.push_back({&g, i, std::min(kTileRows, m - i), j, std::min(width, n - j)});
-}
+Index multiplications(const GemmProblem& g) { return g.c.size() * g.a.dim[1]; }
+
+/// Cuts products into tiles.
+class Tiling {
+ public:
+  explicit Tiling(std::span<const GemmProblem> problems) {
+    for (const GemmProblem& g : problems) left_ += multiplications(g);
+    for (const GemmProblem& g : problems) append(g);
+  }
+  const std::vector<Tile>& tiles() const { return tiles_; }
+
+ private:
+  /// Column panels outermost, so that neighbours in time share their part of B.
+  void append(const GemmProblem& g) {
+    const Index m = g.c.dim[0], n = g.c.dim[1];
+    const Index columns = m <= kFewRows ? kFewRowsColumns : kLargeColumns;
+    for (Index j = 0; j < n; j += columns)
+      for (Index i = 0; i < m; i += kLargeRows)
+        cover({&g, i, std::min(kLargeRows, m - i), j, std::min(columns, n - j)});
+  }
+
+  void cover(const Tile& tile) {
+    if (kLeastTilesLeft * tile.multiplications() > left_) {
+      if (tile.n > kMiddleColumns) return cover_by_columns(tile, kMiddleColumns);
+      if (tile.m > kSmallRows) return cover_by_rows(tile, kSmallRows);
+      if (tile.n > kSmallColumns) return cover_by_columns(tile, kSmallColumns);
+    }
+    left_ -= tile.multiplications();
+    tiles_.push_back(tile);
+  }
+
+  void cover_by_columns(const Tile& tile, Index n) {
+    cover({tile.problem, tile.i, tile.m, tile.j, n});
+    cover({tile.problem, tile.i, tile.m, tile.j + n, tile.n - n});
+  }
+
+  void cover_by_rows(const Tile& tile, Index m) {
+    cover({tile.problem, tile.i, m, tile.j, tile.n});
+    cover({tile.problem, tile.i + m, tile.m - m, tile.j, tile.n});
+  }
+
+  std::vector<Tile> tiles_;
+  Index left_ = 0;  // multiplications not yet in tiles_
+};
 
 }  // namespace
 
@@ -103,22 +142,14 @@ void gemm_library(const GemmProblem& g) {
 void gemm(const GemmProblem& problem) { gemm(std::span(&problem, 1)); }
 
 void gemm(std::span<const GemmProblem> problems) {
-  std::vector<Tile> tiles;
+  const Tiling tiling(problems);
+  const std::vector<Tile>& tiles = tiling.tiles();
   Index work = 0;
-  for (const GemmProblem& g : problems) {
-    append_tiles(g, tiles);
-    work += g.c.size() * g.a.dim[1];
-  }
-  const auto run = [&tiles](Index t) {
+  for (const GemmProblem& g : problems) work += multiplications(g);
+  run_tasks(static_cast<Index>(tiles.size()), work, [&tiles](Index t) {
     const Tile& tile = tiles[static_cast<std::size_t>(t)];
     gemm_serial(part(*tile.problem, tile.i, tile.m, tile.j, tile.n));
-  };
-  const Index n = static_cast<Index>(tiles.size());
-  if (work < kSerialMultiplications) {
-    for (Index t = 0; t < n; ++t) run(t);
-  } else {
-    parallel_for(n, run);
-  }
+  });
 }
 
 }  // namespace kirchhoff::kernels
