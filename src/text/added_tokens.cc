@@ -22,8 +22,9 @@ bool word_begins(std::string_view after) {
   return step.valid && is_word(step.code_point);
 }
 
-std::size_t space_before(std::string_view text, std::size_t pos) {
-  while (pos > 0) {
+/// Where the white space before `pos` begins, but not before `limit`.
+std::size_t space_before(std::string_view text, std::size_t pos, std::size_t limit) {
+  while (pos > limit) {
     const std::size_t begin = character_begin(text, pos - 1);
     const Utf8Step step = utf8_step(text, begin);
     if (!step.valid || !is_white_space(step.code_point)) break;
@@ -133,8 +134,8 @@ std::vector<AddedPiece> AddedTokens::split(std::string_view text, bool normalize
     const AddedToken& token = tokens_[static_cast<std::size_t>(match.value)];
     if (token.special && !special) continue;
     if (token.single_word && (word_ends(text.substr(0, match.begin)) || word_begins(text.substr(match.end)))) continue;
-    const std::size_t begin = token.lstrip ? std::max(space_before(text, match.begin), covered) : match.begin;
-    const std::size_t end = token.rstrip ? space_after(text, match.end) : match.end;
+    const std::size_t begin = token.lstrip ? std::max(space_before(text, match.begin, covered), covered) : match.begin;
+    const std::size_t end = token.rstrip ? space_after(text, std::max(match.end, covered)) : match.end;
     if (begin >= end) continue;  // the token before it took its white space
     if (covered < begin) pieces.push_back({covered, begin, nullptr});
     pieces.push_back({begin, end, &token});

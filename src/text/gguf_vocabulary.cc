@@ -53,11 +53,11 @@ Vocabulary vocabulary_of(const GgufVocabulary& file, bool spaces_are_marks) {
   return {std::move(entries), fmt::format("'{}': tokenizer.ggml.tokens", file.path)};
 }
 
-/// The converters give Phi-3's control tokens no flag that they take the white space after them; llama.cpp knows it by
-/// the model's name. These names do not occur elsewhere.
+/// Phi-3's control tokens take the white space after them. The file has no flag for that; llama.cpp knows it by the
+/// model's name, here it is the architecture, the kind of vocabulary (Phi-4's is another) and the tokens' names.
 bool is_phi3(const GgufVocabulary& file, const Vocabulary& vocabulary) {
-  return file.architecture == "phi3" && vocabulary.find("<|assistant|>") && vocabulary.find("<|user|>") &&
-         vocabulary.find("<|end|>");
+  return file.architecture == "phi3" && file.model == "llama" && vocabulary.find("<|assistant|>") &&
+         vocabulary.find("<|user|>") && vocabulary.find("<|end|>");
 }
 
 std::vector<AddedToken> added_tokens_of(const GgufVocabulary& file, const Vocabulary& vocabulary) {

@@ -62,6 +62,14 @@ void check_added_tokens(const std::vector<AddedToken>& tokens, const Vocabulary&
   }
 }
 
+void check_template(const PipelineParts& parts) {
+  for (const TokenId id : parts.post_processor.added()) {
+    bool known = parts.model->vocabulary().has(id);
+    for (const AddedToken& token : parts.added_tokens) known = known || token.id == id;
+    check(known, ErrorCode::format, "{}: post_processor adds the id {}, which no token has", parts.where, id);
+  }
+}
+
 /// A token that tokenizer_config.json names: a string, or an object with "content".
 std::optional<std::string> configured_token(const nlohmann::ordered_json& config, const char* key) {
   if (!config.is_object() || !config.contains(key)) return std::nullopt;
@@ -131,6 +139,7 @@ std::shared_ptr<const Tokenizer> make_tokenizer(const std::string& tokenizer_jso
   parts.decoder = Decoder(part_or_null(root, "decoder"));
   parts.model = make_model(model, file, parts.pre_tokenizer.leaves_bytes() ? Symbols::bytes : Symbols::characters);
   check_added_tokens(parts.added_tokens, parts.model->vocabulary(), root.where() + ": added_tokens");
+  check_template(parts);
   find_special_tokens(tokenizer_config, parts);
   const bool byte_level = parts.pre_tokenizer.byte_level() || parts.normalizer.makes_byte_level();
   parts.kind = byte_level ? "byte-level BPE" : parts.model->options().byte_fallback ? "BPE with byte fallback" : "BPE";

@@ -116,6 +116,17 @@ bool PostProcessor::has_template() const {
                      [](const Step& step) { return std::holds_alternative<AddAround>(step); });
 }
 
+std::vector<TokenId> PostProcessor::added() const {
+  std::vector<TokenId> ids;
+  for (const Step& step : steps_) {
+    const auto* around = std::get_if<AddAround>(&step);
+    if (around == nullptr) continue;
+    ids.insert(ids.end(), around->before.begin(), around->before.end());
+    ids.insert(ids.end(), around->after.begin(), around->after.end());
+  }
+  return ids;
+}
+
 std::optional<TokenId> PostProcessor::first_added() const {
   std::optional<TokenId> first;
   for (const Step& step : steps_)  // a later template stands outside of an earlier one

@@ -43,6 +43,7 @@ class PostProcessor {
   bool has_template() const;
   std::optional<TokenId> first_added() const;
   std::optional<TokenId> last_added() const;
+  std::vector<TokenId> added() const;  ///< all of them
 
  private:
   void add(const JsonNode& node, int depth);

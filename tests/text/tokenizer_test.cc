@@ -163,6 +163,8 @@ TEST(Tokenizer, WrongTypesNameTheirPlace) {
   EXPECT_SAYS(malformed("/added_tokens/0/id", 77), "token '<unk>' has id 77, model.vocab gives it 0");
   EXPECT_SAYS(malformed("/pre_tokenizer", json::array()), "pre_tokenizer is array");
   EXPECT_SAYS(malformed("/post_processor/processors/1/single", json::array()), "lacks the sequence A");
+  EXPECT_SAYS(malformed("/post_processor/processors/1/special_tokens/<s>/ids", json::array({9999})),
+              "adds the id 9999, which no token has");
   json twice = file;
   twice["added_tokens"].push_back({{"id", 500},
                                    {"content", "<mark>"},
