@@ -154,7 +154,8 @@ class KeyCheck {
       if (value.is_object() && value.contains("key")) known_.push_back(value["key"].get<std::string>());
     for (const Json& key : layout.text.value("ignore_keys", Json::array())) known_.push_back(key.get<std::string>());
     if (layout.text.contains("vocabulary")) known_.push_back(layout.text["vocabulary"]["key"].get<std::string>());
-    for (const auto& [key, value] : layout.text.value("expect", Json::object()).items()) {
+    const Json expect = layout.text.value("expect", Json::object());  // items() refers to it
+    for (const auto& [key, value] : expect.items()) {
       known_.push_back(key);
       const Json& found = at_path(files.config, key);
       check(found.is_null() || found == value, ErrorCode::unsupported, "'{}': key '{}' is {}, expected {}",
