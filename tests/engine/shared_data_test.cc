@@ -1,6 +1,7 @@
 // Models that none of us made, with the values that their authors state (data/README.md beside the repository).
 #include <gtest/gtest.h>
 
+#include <algorithm>   // for find
 #include <cstdlib>     // for getenv
 #include <filesystem>  // for exists
 #include <fstream>     // for ifstream
@@ -90,8 +91,9 @@ TEST_F(SharedData, Stories260KByteForByte) {
   const Json derived = io::read_json_file(path("stories260K/derived_greedy.json"));
   const auto ids = derived["greedy_token_ids"].get<Tokens>();
   const Tokens prompt{derived["bos"].get<TokenId>()};
+  ASSERT_EQ(ids.size(), 201U);
   ASSERT_EQ(ids[0], prompt[0]);
-  const Generation generated = generate(model, prompt, {.max_new_tokens = static_cast<Index>(ids.size()) - 1});
+  const Generation generated = generate(model, prompt, {.max_new_tokens = 200});
   EXPECT_EQ(generated.tokens, Tokens(ids.begin() + 1, ids.end()));
 
   std::ifstream stream(path("stories260K/expected_stdout_t0_n200.txt"), std::ios::binary);
@@ -99,12 +101,7 @@ TEST_F(SharedData, Stories260KByteForByte) {
   while (!expected.empty() && expected.back() == '\n') expected.pop_back();  // the program ends its line
   const auto tokenizer = make_tokenizer(io::open_model_files(file));
   ASSERT_NE(tokenizer, nullptr);
-  // n = 200 steps print 199 tokens after BOS, or fewer
-  Tokens text = generated.tokens;
-  text.resize(std::min<std::size_t>(text.size(), 199));
-  std::string bytes = tokenizer->decode_bytes(text);
-  EXPECT_EQ(bytes.substr(0, expected.size()), expected);
-  EXPECT_LE(bytes.size() - expected.size(), 16U);
+  EXPECT_EQ(tokenizer->decode_bytes(generated.tokens), expected);
 }
 
 TEST_F(SharedData, TracrPrograms) {
@@ -130,40 +127,44 @@ TEST_F(SharedData, AlgZooLogits) {
   }
 }
 
-// On text of period 16: next-token accuracy about 0.00, 0.22, 0.88 in the first three periods; head 0.2 attends to the
-// previous token, heads 1.1 to 1.3 to the token after the last occurrence of the present one.
+// On 16 different tokens, repeated: next-token accuracy about 0.00, 0.22, 0.88 in the first three periods; head 0.2
+// attends to the previous token (.27 to .29), heads 1.1 to 1.3 to the tokens that followed the earlier occurrences of
+// the present one (.44 to .45 from the second period on).
 TEST_F(SharedData, InductionHeads) {
   const Model model = load_model(path("induction/induction_head_infinite.pth"));
   constexpr Index kPeriod = 16, kTexts = 100, kLength = 80;
   Random random(1);
-  double accuracy[3] = {};
-  std::vector<double> previous(8), induction(8);
+  double accuracy[3] = {}, previous[8] = {}, induction[8] = {};
   for (Index text = 0; text < kTexts; ++text) {
     Tokens tokens;
-    for (Index t = 0; t < kLength; ++t)
-      tokens.push_back(t < kPeriod ? static_cast<TokenId>(random.below(model.config.d_vocab))
-                                   : tokens[static_cast<std::size_t>(t - kPeriod)]);
+    while (tokens.size() < kPeriod) {
+      const auto id = static_cast<TokenId>(random.below(model.config.d_vocab));
+      if (std::find(tokens.begin(), tokens.end(), id) == tokens.end()) tokens.push_back(id);
+    }
+    while (tokens.size() < kLength) tokens.push_back(tokens[tokens.size() - kPeriod]);
     const Trace trace = run(model, tokens, {.capture = {"blocks.*.attn.hook_pattern"}});
-    for (Index t = 1; t < 3 * kPeriod; ++t)
-      accuracy[t / kPeriod] += top_tokens(trace.logits_of(0).row(t - 1), 1)[0].id == tokens[static_cast<std::size_t>(t)]
-                                   ? 1.0 / static_cast<double>(kTexts * (t < kPeriod ? kPeriod - 1 : kPeriod))
-                                   : 0.0;
+    for (Index t = 1; t < 3 * kPeriod; ++t) {
+      const bool right = top_tokens(trace.logits_of(0).row(t - 1), 1)[0].id == tokens[static_cast<std::size_t>(t)];
+      const Index predictions = kTexts * (t < kPeriod ? kPeriod - 1 : kPeriod);
+      accuracy[t / kPeriod] += right ? 1.0 / static_cast<double>(predictions) : 0.0;
+    }
     for (Index head = 0; head < 8; ++head) {
       const auto pattern = trace.at(site_name(Site::pattern, head / 4)).view<4>().at(0).at(head % 4);
       for (Index t = 1; t < kLength; ++t)
-        previous[static_cast<std::size_t>(head)] +=
-            static_cast<double>(pattern(t, t - 1)) / static_cast<double>(kTexts * (kLength - 1));
+        previous[head] += static_cast<double>(pattern(t, t - 1)) / static_cast<double>(kTexts * (kLength - 1));
       for (Index t = kPeriod; t < kLength; ++t)
-        induction[static_cast<std::size_t>(head)] +=
-            static_cast<double>(pattern(t, t - kPeriod + 1)) / static_cast<double>(kTexts * (kLength - kPeriod));
+        for (Index s = t - kPeriod + 1; s >= 0; s -= kPeriod)
+          induction[head] += static_cast<double>(pattern(t, s)) / static_cast<double>(kTexts * (kLength - kPeriod));
     }
   }
-  EXPECT_NEAR(accuracy[0], 0.00, 0.02);
-  EXPECT_NEAR(accuracy[1], 0.22, 0.04);
-  EXPECT_NEAR(accuracy[2], 0.88, 0.04);
-  EXPECT_NEAR(previous[2], 0.28, 0.02);
-  for (std::size_t head = 5; head < 8; ++head) EXPECT_NEAR(induction[head], 0.445, 0.02) << "1." << head - 4;
-  EXPECT_LE(induction[4], 0.3);
+  EXPECT_NEAR(accuracy[0], 0.00, 0.01);
+  EXPECT_NEAR(accuracy[1], 0.22, 0.03);
+  EXPECT_NEAR(accuracy[2], 0.88, 0.03);
+  for (Index head = 0; head < 8; ++head) {
+    const bool is_previous = head == 2, is_induction = head >= 5;
+    EXPECT_NEAR(previous[head], is_previous ? 0.28 : 0.05, is_previous ? 0.01 : 0.03) << head;
+    EXPECT_NEAR(induction[head], is_induction ? 0.445 : 0.06, is_induction ? 0.01 : 0.03) << head;
+  }
 }
 
 }  // namespace
