@@ -123,6 +123,8 @@ GgufFile parse_gguf(const FileBytes& file) {
   const int version = read_version(reader);
   // The shortest tensor entry: empty name, no dimensions. The shortest pair: a name of one byte, a boolean.
   const std::uint64_t n_tensors = reader.count(8 + 4 + 4 + 8, "tensor count");
+  check(n_tensors <= most_tensors(file.size()), ErrorCode::format, "'{}': tensor count is {} in a file of {} bytes",
+        file.path, n_tensors, file.size());
   const std::uint64_t n_values = reader.count(8 + 1 + 4 + 1, "kv count");
   GgufFile result{{file.path, read_gguf_values(reader, n_values), version}, {file.path, "gguf", {}}};
   const std::uint64_t alignment = alignment_of(result.metadata);

@@ -99,6 +99,8 @@ void read_weights(ModelFiles& files, const std::string& path) {
       GgufFile gguf = parse_gguf(file);
       gguf.metadata.text("general.architecture");  // a file without it is no model
       files.kind = ModelKind::gguf;
+      files.config = nullptr;  // a directory of GGUF files may have a config.json; the file says all by itself
+      files.config_path.clear();
       files.gguf = std::move(gguf.metadata);
       files.checkpoint = std::move(gguf.checkpoint);
       break;

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "io/checked_size.h"
 #include "io/dtype_names.h"
 #include "io/json_error.h"
 #include "io/printable.h"
@@ -54,6 +55,8 @@ class HeaderReader {
     } else if (place_ == Place::top) {
       place_ = key_ == "__metadata__" ? Place::metadata : Place::tensor;
       if (place_ == Place::tensor) {
+        check(header_.entries.size() < most_tensors(text_.size()), ErrorCode::format,
+              "'{}': more than {} tensors in a header of {} bytes", path_, header_.entries.size(), text_.size());
         header_.entries.emplace_back().name = std::move(key_);
         seen_ = {};
       } else {
