@@ -9,12 +9,12 @@
 #include <optional>    // for optional
 #include <string>      // for string
 
-#include "kirchhoff/io/gguf.h"
+#include "kirchhoff/io/model_files.h"
+#include "kirchhoff/model/tokenizer.h"
 #include "kirchhoff/text/tokenizer.h"
 
 namespace {
 
-using kirchhoff::text::GgufVocabulary;
 using kirchhoff::text::Tokenizer;
 
 std::filesystem::path shared_data() {
@@ -35,21 +35,6 @@ std::optional<std::string> content(benchmark::State& state, const std::filesyste
 
 const std::filesystem::path kGpt2 = "data/tokenizers/gpt2/gpt2_tokenizer.json";
 
-GgufVocabulary read_vocabulary(const std::filesystem::path& path) {
-  const kirchhoff::io::GgufMetadata keys = kirchhoff::io::read_gguf(path.string()).metadata;
-  const std::string prefix = "tokenizer.ggml.";
-  GgufVocabulary vocabulary;
-  vocabulary.path = path.string();
-  vocabulary.model = keys.text(prefix + "model");
-  vocabulary.pre = keys.text_or(prefix + "pre", "");
-  vocabulary.architecture = keys.text("general.architecture");
-  vocabulary.tokens = keys.texts(prefix + "tokens");
-  vocabulary.token_types = keys.integers(prefix + "token_type");
-  if (keys.has(prefix + "scores")) vocabulary.scores = keys.numbers(prefix + "scores");
-  if (keys.has(prefix + "merges")) vocabulary.merges = keys.texts(prefix + "merges");
-  return vocabulary;
-}
-
 void load_gpt2_json(benchmark::State& state) {
   const auto json = content(state, shared_data() / kGpt2);
   for (auto _ : state) benchmark::DoNotOptimize(kirchhoff::text::make_tokenizer(*json, "tokenizer.json"));
@@ -58,8 +43,8 @@ BENCHMARK(load_gpt2_json)->Unit(benchmark::kMillisecond);
 
 void load_gguf(benchmark::State& state, const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) return state.SkipWithError(("no " + path.string()).c_str());
-  const GgufVocabulary vocabulary = read_vocabulary(path);
-  for (auto _ : state) benchmark::DoNotOptimize(kirchhoff::text::make_tokenizer(vocabulary));
+  const kirchhoff::io::ModelFiles files = kirchhoff::io::open_model_files(path.string(), {.weights = false});
+  for (auto _ : state) benchmark::DoNotOptimize(kirchhoff::make_tokenizer(files));
 }
 BENCHMARK_CAPTURE(load_gguf, smollm2, KIRCHHOFF_SOURCE_DIR "/models/smollm2-135m-instruct-q4_1.gguf")
     ->Unit(benchmark::kMillisecond);
@@ -76,8 +61,9 @@ void encode_prose(benchmark::State& state, const std::filesystem::path& vocabula
   const auto text = content(state, shared_data() / "data/corpora/wikitext-2.valid.txt");
   if (!text || !std::filesystem::exists(path)) return state.SkipWithError(("no " + path.string()).c_str());
   const bool is_json = path.extension() == ".json";
-  const auto tokenizer = is_json ? kirchhoff::text::make_tokenizer(read_file(path), path.string())
-                                 : kirchhoff::text::make_tokenizer(read_vocabulary(path));
+  const auto tokenizer =
+      is_json ? kirchhoff::text::make_tokenizer(read_file(path), path.string())
+              : kirchhoff::make_tokenizer(kirchhoff::io::open_model_files(path.string(), {.weights = false}));
   encode(state, *tokenizer, *text);
 }
 BENCHMARK_CAPTURE(encode_prose, gpt2, kGpt2)->Unit(benchmark::kMillisecond);

@@ -48,7 +48,7 @@ Vocabulary::Vocabulary(std::vector<std::pair<std::string, std::int64_t>> entries
   }
   bytes_.reserve(total);
   pieces_.resize(static_cast<std::size_t>(end));
-  slots_.resize(std::bit_ceil(entries.size() * 2 + 1));
+  slots_.resize(std::bit_ceil(entries.size() + entries.size() / 2 + 1));  // at most two thirds are taken
   for (auto& [piece, id] : entries) {
     Piece& entry = pieces_[static_cast<std::size_t>(id)];
     check(!entry.present, ErrorCode::format, "{}: tokens '{}' and '{}' both have id {}", where,
@@ -87,11 +87,6 @@ std::optional<TokenId> Vocabulary::find(std::string_view wanted) const {
 
 bool Vocabulary::has(TokenId id) const {
   return id >= 0 && id < end() && pieces_[static_cast<std::size_t>(id)].present;
-}
-
-std::string_view Vocabulary::piece(TokenId id) const {
-  const Piece& entry = pieces_[static_cast<std::size_t>(id)];
-  return std::string_view(bytes_).substr(entry.begin, entry.length);
 }
 
 }  // namespace kirchhoff::text

@@ -23,7 +23,10 @@ class Vocabulary {
 
   std::optional<TokenId> find(std::string_view piece) const;
   bool has(TokenId id) const;
-  std::string_view piece(TokenId id) const;                             ///< of an id that it has
+  std::string_view piece(TokenId id) const {  ///< of an id that it has
+    const Piece& entry = pieces_[static_cast<std::size_t>(id)];
+    return {bytes_.data() + entry.begin, entry.length};
+  }
   TokenId end() const { return static_cast<TokenId>(pieces_.size()); }  ///< ids are below it
   std::size_t count() const { return count_; }
   std::size_t longest_piece() const { return longest_; }  ///< in bytes

@@ -1,8 +1,7 @@
 // The vocabularies of real GGUF files against the ids of llama.cpp, SentencePiece and Hugging Face.
 #include <gtest/gtest.h>
 
-#include "kirchhoff/io/gguf.h"
-#include "kirchhoff/text/tokenizer.h"
+#include "kirchhoff/model/tokenizer.h"
 #include "text/shared_data.h"
 
 namespace kirchhoff::text {
@@ -15,34 +14,8 @@ std::filesystem::path vocabulary_path(const std::string& name) {
   return shared_data() / "data/tokenizers/gguf-vocab" / ("ggml-vocab-" + name + ".gguf");
 }
 
-template <class T>
-std::optional<T> optional(bool present, T value) {
-  return present ? std::optional<T>(value) : std::nullopt;
-}
-
 std::shared_ptr<const Tokenizer> load(const std::filesystem::path& path) {
-  const io::GgufMetadata keys = io::read_gguf(path.string()).metadata;
-  const std::string prefix = "tokenizer.ggml.";
-  const auto id = [&](const std::string& key) {
-    return optional<TokenId>(keys.has(prefix + key), static_cast<TokenId>(keys.integer_or(prefix + key, 0)));
-  };
-  const auto flag = [&](const std::string& key) {
-    return optional<bool>(keys.has(prefix + key), keys.boolean_or(prefix + key, false));
-  };
-  GgufVocabulary vocabulary;
-  vocabulary.path = path.string();
-  vocabulary.model = keys.text(prefix + "model");
-  vocabulary.pre = keys.text_or(prefix + "pre", "");
-  vocabulary.architecture = keys.text("general.architecture");
-  vocabulary.tokens = keys.texts(prefix + "tokens");
-  if (keys.has(prefix + "scores")) vocabulary.scores = keys.numbers(prefix + "scores");
-  if (keys.has(prefix + "token_type")) vocabulary.token_types = keys.integers(prefix + "token_type");
-  if (keys.has(prefix + "merges")) vocabulary.merges = keys.texts(prefix + "merges");
-  vocabulary.bos = id("bos_token_id");
-  vocabulary.eos = id("eos_token_id");
-  vocabulary.add_bos = flag("add_bos_token");
-  vocabulary.add_space_prefix = flag("add_space_prefix");
-  return make_tokenizer(vocabulary);
+  return kirchhoff::make_tokenizer(io::open_model_files(path.string(), {.weights = false}));
 }
 
 class GgufVocabularyTest : public testing::TestWithParam<const char*> {
