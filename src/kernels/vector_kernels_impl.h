@@ -33,13 +33,15 @@ KIRCHHOFF_INLINE Vec add_pairs(Vec a, Vec b) {
 #endif
 }
 
-/// The sums of kCount registers, kCount <= kLanes a power of two, in the first lanes. A binary tree over pairs of
-/// lanes, so how a register is summed does not depend on its neighbours.
-constexpr std::size_t largest_group(std::size_t registers) {
+/// How many of `registers` can be summed together: the largest power of two that divides it, at most kLanes.
+constexpr std::size_t group_of(std::size_t registers) {
   std::size_t group = 1;
   while (registers % (2 * group) == 0 && 2 * group <= std::size_t{kLanes}) group *= 2;
   return group;
 }
+
+/// The sums of kCount registers, kCount <= kLanes a power of two, in the first lanes. A binary tree over pairs of
+/// lanes, so how a register is summed does not depend on its neighbours.
 template <std::size_t kCount>
 KIRCHHOFF_INLINE Vec lane_sums(const Vec* v) {
   Vec level[kCount];
@@ -120,9 +122,11 @@ float rms_norm(const float* x, Index n, const float* gain, const float* bias, fl
 
 // ---- softmax -----------------------------------------------------------------------------------------------------
 
+/// What is subtracted before exp. A row of nothing but -inf keeps it, so that its weights are 0, not NaN.
+KIRCHHOFF_INLINE float finite_shift(float top) { return top > -__builtin_inff() ? top : 0.0F; }
+
 void softmax(const float* x, Index n, float* out) {
-  const float top = row_max(x, n);
-  const float shift = top > -__builtin_inff() ? top : 0.0F;  // nothing but -inf: every weight becomes 0, none NaN
+  const float shift = finite_shift(row_max(x, n));
   double total = 0;  // of blocks: one float32 sum over a vocabulary would lose two digits
   constexpr Index kBlock = 1024;
   for (Index begin = 0; begin < n; begin += kBlock) {
@@ -136,18 +140,17 @@ void softmax(const float* x, Index n, float* out) {
     }
     total += static_cast<double>(sum);
   }
-  const float factor = total > 0 ? static_cast<float>(1.0 / total) : 0.0F;
+  const float factor = total == 0 ? 0.0F : static_cast<float>(1.0 / total);  // not `total > 0`: NaN stays NaN
 #pragma omp simd
   for (Index i = 0; i < n; ++i) out[i] *= factor;
 }
 
 double log_sum_exp(const float* x, Index n) {
-  const float top = row_max(x, n);
-  if (!(top > -__builtin_inff())) return static_cast<double>(top);
+  const float shift = finite_shift(row_max(x, n));
   double sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (Index i = 0; i < n; ++i) sum += static_cast<double>(exp_poly(x[i] - top));
-  return static_cast<double>(top) + __builtin_log(sum);
+  for (Index i = 0; i < n; ++i) sum += static_cast<double>(exp_poly(x[i] - shift));
+  return static_cast<double>(shift) + __builtin_log(sum);
 }
 
 // ---- activations -------------------------------------------------------------------------------------------------
@@ -262,7 +265,7 @@ KIRCHHOFF_INLINE void dot_block(const SmallGemm& g, Index i0, Index j0, bool fet
       for (const float* row : b.at) __builtin_prefetch(row + next_panel + p, 0, 2);
   }
   if (p < g.k) add_tail<kRows, kColumns>(acc, a, b, p, g.k - p);
-  constexpr std::size_t kCount = largest_group(kRows * kColumns);
+  constexpr std::size_t kCount = group_of(kRows * kColumns);
   for (std::size_t first = 0; first < kRows * kColumns; first += kCount) {
     float sums[kLanes];
     store(sums, lane_sums<kCount>(&acc[0][0] + first));

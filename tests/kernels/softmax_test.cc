@@ -45,6 +45,20 @@ TEST(Softmax, NothingButMaskedIsZeroNotNan) {
   EXPECT_EQ(lse[0], -std::numeric_limits<double>::infinity());
 }
 
+TEST(Softmax, NotANumberSpreadsOverItsRow) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const std::size_t n : {1U, 5U, 40U}) {
+    std::vector<float> x(n, 0.5F), out(n);
+    x.back() = nan;
+    std::vector<double> lse(1);
+    const Index d = static_cast<Index>(n);
+    softmax(ConstMatrix(x.data(), {1, d}), Matrix(out.data(), {1, d}));
+    for (const float v : out) EXPECT_TRUE(std::isnan(v)) << n;
+    log_sum_exp(ConstMatrix(x.data(), {1, d}), lse);
+    EXPECT_TRUE(std::isnan(lse[0])) << n;
+  }
+}
+
 TEST(Softmax, LargeScoresDoNotOverflow) {
   const float x[] = {1e30F, 1e30F, -1e30F};
   float out[3];
