@@ -15,3 +15,9 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/kirchhoffConfigVersion.cm
 install(FILES ${PROJECT_BINARY_DIR}/kirchhoffConfig.cmake ${PROJECT_BINARY_DIR}/kirchhoffConfigVersion.cmake
         DESTINATION ${package_dir})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# The completion script is what the program itself prints.
+set(completion ${PROJECT_BINARY_DIR}/kirchhoff.bash)
+install(CODE "execute_process(COMMAND \"$<TARGET_FILE:kirchhoff>\" completion bash OUTPUT_FILE \"${completion}\"
+                              COMMAND_ERROR_IS_FATAL ANY)")
+install(FILES ${completion} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME kirchhoff)

@@ -21,13 +21,13 @@ HEADER_PLACES = [
                                     "include/kirchhoff/text/", "include/kirchhoff/model/", "include/kirchhoff/study/",
                                     "apps/"]),
     (r"(oneapi/)?dnnl.*|omp\.h", ["src/kernels/gemm_onednn"]),
-    (r"zlib\.h", ["src/io/"]),
+    (r"zlib\.h", ["src/io/", "apps/"]),  # in apps: its version
     (r"pcre2\.h", ["src/text/"]),
     (r"utf8proc\.h", ["src/text/", "apps/"]),  # in apps: how many columns a character takes
     (r"CLI/.*|spdlog/.*", ["apps/"]),
     (INTRINSICS, ["src/kernels/x86/"]),
     (r"(unistd|sched|pthread|fcntl|dirent)\.h|sys/(mman|stat|types|resource|sysinfo|syscall)\.h",
-     ["src/base/", "src/io/", "src/model/", "src/kernels/x86/", "apps/"]),
+     ["src/base/", "src/tensor/", "src/io/", "src/model/", "src/kernels/x86/", "apps/"]),
     (r"(signal|termios)\.h|sys/(ioctl|wait|auxv|utsname)\.h", ["src/kernels/x86/", "apps/"]),
 ]
 
