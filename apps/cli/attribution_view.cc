@@ -19,7 +19,7 @@ Cell signed_bar(double value, double largest) {
 
 std::string totals_lines(const Terminal& terminal, const Attribution& attribution) {
   std::string text =
-      fmt::format("  {} = embed {:+.3f}", terminal.paint(Style::strong, fmt::format("{:+.4f}", attribution.sum)),
+      fmt::format("{} = embed {:+.3f}", terminal.paint(Style::strong, fmt::format("{:+.4f}", attribution.sum)),
                   attribution.total(PartKind::embed));
   const auto add = [&](const char* name, PartKind kind) {
     if (std::any_of(attribution.parts.begin(), attribution.parts.end(), [&](const auto& p) { return p.kind == kind; }))
@@ -30,12 +30,10 @@ std::string totals_lines(const Terminal& terminal, const Attribution& attributio
   add("MLPs", PartKind::mlp);
   add("biases", PartKind::bias);
   const bool closed = attribution.closure <= 1e-5;
-  text += fmt::format("\n  the model's own {:+.4f}; closure {} (|sum − own| relative to the size of the parts)\n",
-                      attribution.own,
-                      terminal.paint(closed ? Style::good : Style::error, fmt::format("{:.1e}", attribution.closure)));
-  if (attribution.soft_capped)
-    text += fmt::format("  attributed before the logit soft-cap; after it the number is {:+.4f}\n",
-                        *attribution.soft_capped);
+  text = fmt::format("  {}\n  the model's own {:+.4f}; closure {}\n", wrapped(text, terminal.columns() - 2, "    "),
+                     attribution.own,
+                     terminal.paint(closed ? Style::good : Style::error, fmt::format("{:.1e}", attribution.closure)));
+  if (attribution.soft_capped) text += fmt::format("  after the logit soft-cap {:+.4f}\n", *attribution.soft_capped);
   return text;
 }
 
@@ -44,6 +42,7 @@ std::vector<std::string> attribution_assumptions(const ModelConfig& config) {
   if (config.final_norm && config.norm != NormKind::none)
     lines.emplace_back("the final norm's scale is held at its value in this run");
   if (config.post_norm) lines.emplace_back("so are the scales of the norms behind the attentions");
+  lines.emplace_back("closure: |sum − own|, relative to the size of the parts");
   lines.emplace_back("direct effects only: what a part does through later layers is counted there");
   if (config.logit_softcap > 0.0) lines.emplace_back("the logit is taken before the soft-cap, which is not linear");
   return lines;

@@ -46,11 +46,14 @@ std::vector<std::string> heat_grid_lines(const Terminal& terminal, const HeatGri
   if (!grid.columns.empty()) lines.push_back(terminal.paint(Style::faint, column_line(grid, left, cell)));
   for (Index r = 0; r < grid.values.dim[0]; ++r) {
     std::string line = terminal.paint(Style::faint, padded(grid.rows[static_cast<std::size_t>(r)], left));
+    Index blank = 0;
     for (Index c = 0; c < grid.values.dim[1]; ++c) {
       if (std::isnan(grid.values(r, c))) {
-        line += std::string(static_cast<std::size_t>(cell), ' ');
+        blank += cell;  // written only if something follows it
         continue;
       }
+      line += std::string(static_cast<std::size_t>(blank), ' ');
+      blank = 0;
       const double share = grid.full > 0.0 ? grid.values(r, c) / grid.full : 0.0;
       const auto tenths = std::clamp<long>(std::lround(10.0 * share), -9, 9);
       line += terminal.heat(share, padded(tenths == 0 ? "·" : std::to_string(tenths), cell, true));

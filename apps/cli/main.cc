@@ -5,6 +5,7 @@
 #include "error_printer.h"
 #include "help_text.h"
 #include "session.h"
+#include "signals.h"
 #include "version.h"
 
 namespace kirchhoff::cli {
@@ -48,7 +49,7 @@ int run(int argc, const char* const* argv, Session& session) {
 
 int main(int argc, char** argv) {
   using namespace kirchhoff::cli;
-  install_interrupt_handler();
+  install_signal_handlers();
   Session session;
   try {
     const int status = run(argc, argv, session);

@@ -3,7 +3,9 @@
 #include <unistd.h>  // for isatty
 
 #include <charconv>  // for from_chars
-#include <cstdio>    // for fread
+#include <cstdio>    // for fread, getline
+#include <cstdlib>   // for free
+#include <memory>    // for unique_ptr
 
 #include "help_text.h"
 #include "kirchhoff/base/error.h"
@@ -40,8 +42,21 @@ std::string read_stdin() {
     text.append(buffer, n);
     throw_if_interrupted();
   }
+  throw_if_interrupted();
   if (!text.empty() && text.back() == '\n') text.pop_back();
   return text;
+}
+
+bool read_line(std::string& line) {
+  char* buffer = nullptr;
+  std::size_t capacity = 0;
+  const auto length = getline(&buffer, &capacity, stdin);  // unlike std::getline it returns when a signal comes
+  const std::unique_ptr<char, decltype(&std::free)> owner(buffer, &std::free);
+  throw_if_interrupted();
+  if (length < 0) return false;
+  line.assign(buffer, static_cast<std::size_t>(length));
+  if (!line.empty() && line.back() == '\n') line.pop_back();
+  return true;
 }
 
 std::string prompt_text(const PromptOptions& options, const Command& command) {

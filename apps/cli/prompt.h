@@ -42,7 +42,9 @@ void fit_to_context(Prompt& prompt, Index n_ctx, bool truncate);
 /// "1,2,3" or "1 2 3".
 Tokens parse_ids(const std::string& text, const std::string& option);
 
-/// All of stdin, without one newline at its end.
+/// All of stdin, without one newline at its end. Throws Error{interrupted} on Ctrl-C.
 std::string read_stdin();
+/// The next line of stdin without its newline; false at the end. Throws Error{interrupted} on Ctrl-C.
+bool read_line(std::string& line);
 
 }  // namespace kirchhoff::cli

@@ -25,6 +25,14 @@ Index parse_index(const std::string& text, Index n, const std::string& what) {
   return value < 0 ? value + n : value;
 }
 
+bool is_single(const text::Tokenizer& tokenizer, const std::string& text) {
+  try {
+    return tokenizer.encode(text).ids.size() == 1;
+  } catch (const Error&) {
+    return false;  // a vocabulary that cannot spell it
+  }
+}
+
 /// An index, or "*" for all.
 std::vector<Index> parse_star(const std::string& text, Index n, const std::string& what) {
   if (text != "*") return {parse_index(text, n, what)};
@@ -85,7 +93,7 @@ TokenId single_token(const text::Tokenizer& tokenizer, const std::string& text, 
   std::vector<std::string> pieces;
   for (const TokenId id : encoding.ids) pieces.push_back(fmt::format("'{}' ({})", text::visible(bytes_of(id)), id));
   const std::string spaced = fmt::format(" {}", text);
-  const bool space_helps = !text.starts_with(' ') && tokenizer.encode(spaced).ids.size() == 1;
+  const bool space_helps = !text.starts_with(' ') && is_single(tokenizer, spaced);
   throw Error(ErrorCode::usage,
               fmt::format("{}: '{}' is not a single token but {}: {}", option, text::visible(text), pieces.size(),
                           fmt::join(pieces, ", ")),

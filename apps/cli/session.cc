@@ -3,22 +3,13 @@
 #include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
-#include <unistd.h>  // for _exit
-#include <csignal>   // for sigaction
-
 #include "command_line.h"
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/base/log.h"
 #include "kirchhoff/base/parallel.h"
-#include "kirchhoff/base/progress.h"
 
 namespace kirchhoff::cli {
 namespace {
-
-extern "C" void on_interrupt(int) {
-  if (interrupt_requested()) _exit(130);
-  request_interrupt();
-}
 
 spdlog::level::level_enum level_of(LogLevel level) {
   switch (level) {
@@ -60,12 +51,6 @@ void Session::apply() {
   set_log_sink([logger](LogLevel level, std::string_view message) {
     logger->log(level_of(level), spdlog::string_view_t(message.data(), message.size()));
   });
-}
-
-void install_interrupt_handler() {
-  struct sigaction action {};
-  action.sa_handler = on_interrupt;
-  sigaction(SIGINT, &action, nullptr);
 }
 
 }  // namespace kirchhoff::cli

@@ -26,7 +26,4 @@ struct Session {
   void apply();
 };
 
-/// Ctrl-C asks all long work to stop (exit 130); a second one ends the process at once.
-void install_interrupt_handler();
-
 }  // namespace kirchhoff::cli

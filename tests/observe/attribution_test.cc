@@ -31,7 +31,7 @@ std::map<std::string, double> by_node(const Attribution& attribution) {
 
 class GoldenAttribution : public ::testing::TestWithParam<std::string> {
  protected:
-  const Model model_ = load_model(test::golden(GetParam()));
+  const Model model_ = test::load_golden(GetParam());
   const std::vector<test::GoldenPrompt> prompts_ = test::golden_prompts(GetParam());
 
   /// Parts sum to the model's own logits and logit differences, at the first, a middle and the last position; at the
@@ -85,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(Folder, GoldenAttribution, ::testing::ValuesIn(test::go
 /// tl-ln-mlp/analysis.safetensors: every part, computed with TransformerLens's conventions by another program.
 template <class Real>
 void expect_transformer_lens_parts(double tolerance) {
-  const Model model = load_model(test::golden("tl-ln-mlp"));
+  const Model model = test::load_golden("tl-ln-mlp");
   const test::GoldenPrompt prompt = test::golden_prompts("tl-ln-mlp").front();
   const auto file = io::read_safetensors(test::golden("tl-ln-mlp") + "/analysis.safetensors");
   const auto expected = [&](const std::string& name) { return io::decode_f64(*file.checkpoint.find("dla/" + name)); };

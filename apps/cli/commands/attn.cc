@@ -4,6 +4,7 @@
 #include <cmath>      // for nan
 #include <memory>     // for make_shared
 
+#include "attribution_view.h"
 #include "commands.h"
 #include "heat_grid.h"
 #include "json_option.h"
@@ -118,8 +119,7 @@ int attn_command(Session& session, const Command& command, const AttnCommand& op
       result["heads"] = Json::array();
       for (const HeadHabits& habits : all) result["heads"].push_back(to_json(habits));
     } else {
-      session.out.write(fmt::format("\n{}: mean attention over the queries of this prompt\n",
-                                    session.out.paint(Style::title, "What heads look at")));
+      session.out.write(fmt::format("\n{}\n", session.out.paint(Style::title, "What heads look at")));
       session.out.write(summary(session, all, options.top));
     }
   }
@@ -148,8 +148,9 @@ int attn_command(Session& session, const Command& command, const AttnCommand& op
     return 0;
   }
   session.out.write("\n");
-  session.out.write(
-      "attention says where a head looks, not what it does; × |v W_O| is the length of what it writes.\n");
+  session.out.write(note(session.out, "attention says where a head looks, not what it does"));
+  session.out.write(note(session.out, heads.empty() ? "means over the queries of this prompt"
+                                                    : "× |v W_O|: the length of what is written, attention included"));
   if (heads.empty()) session.out.write(next_line(session, "dla", subject));
   return 0;
 }

@@ -137,13 +137,14 @@ void print_screen(Session& session, const Subject& subject, const Explanation& e
   out.write(side_by_side({token_lines(session, subject)}, 0));
   write({titled(title("Next token"), top_lines(session, subject, e.top)),
          titled(title("Direct logit attribution"), sum_lines(session, e.attribution))});
-  write({titled(fmt::format("{}  top prediction of each layer's input, rank of {}", title("Logit lens"),
-                            subject.shown(e.attribution.target.token)),
-                lens_lines(session, subject, e.lens))});
+  write({titled(
+      fmt::format("{}  {}rank of {}", title("Logit lens"), wide(out) ? "top prediction of each layer's input, " : "",
+                  subject.shown(e.attribution.target.token)),
+      lens_lines(session, subject, e.lens))});
   write({titled(title("Strongest heads"), head_lines(session, subject, e.heads, e.reads)),
          titled(e.mlps.empty() ? "" : title("and MLPs"), mlp_lines(session, e.mlps))});
   if (const auto grid = grid_lines(session, subject.model.config, e.attribution); !grid.empty())
-    write({titled(fmt::format("{}  by layer, in tenths of the largest part", title("Attribution")), grid)});
+    write({titled(fmt::format("{}  in tenths of the largest", title("Parts by layer")), grid)});
   out.write("\n");
   const Provenance source = provenance(session, subject);
   out.write(note(out, fmt::format("{}", fmt::join(assumptions(subject), "; "))));

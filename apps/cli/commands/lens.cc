@@ -2,6 +2,7 @@
 
 #include <memory>  // for make_shared
 
+#include "attribution_view.h"
 #include "commands.h"
 #include "json_option.h"
 #include "selectors.h"
@@ -63,9 +64,8 @@ int lens_command(Session& session, const Command& command, const LensCommand& op
       positions_json.push_back({{"pos", pos}, {"layers", to_json(rows, subject.names())}});
       continue;
     }
-    session.out.write(fmt::format("\n{} at position {} ({}): what each state of the stream predicts\n",
-                                  session.out.paint(Style::title, "Logit lens"), pos,
-                                  subject.shown(subject.prompt.ids[static_cast<std::size_t>(pos)])));
+    session.out.write(
+        fmt::format("\n{} at {}\n", session.out.paint(Style::title, "Logit lens"), subject.shown_at(pos)));
     session.out.write(lens_table(session, subject, rows));
   }
   if (options.json.wanted()) {
@@ -75,9 +75,10 @@ int lens_command(Session& session, const Command& command, const LensCommand& op
     options.json.print(session, result);
     return 0;
   }
+  session.out.write("\n");
+  session.out.write(note(session.out, "unembed(final norm(x)), the norm recomputed on each state; entropy in nats"));
   session.out.write(
-      "\nlens: unembed(final norm(x)), the norm recomputed on each state; entropy in nats. A reading of intermediate\n"
-      "states as if they were final ones, not a claim about what later layers do with them.\n");
+      note(session.out, "intermediate states read as if they were final ones: no claim about what later layers do"));
   session.out.write(next_line(session, "dla", subject));
   return 0;
 }

@@ -1,11 +1,9 @@
 #include <algorithm>  // for all_of
-#include <iostream>   // for cin, getline
 #include <memory>     // for make_shared
 
 #include "commands.h"
 #include "json_option.h"
 #include "kirchhoff/base/error.h"
-#include "kirchhoff/base/progress.h"
 #include "kirchhoff/model/tokenizer.h"
 #include "prompt.h"
 #include "table.h"
@@ -81,8 +79,7 @@ Json filter_line(const TokenSource& source, const TokensCommand& options, const 
 
 int filter(Session& session, const TokenSource& source, const TokensCommand& options) {
   std::string text;
-  for (Index number = 1; std::getline(std::cin, text); ++number) {
-    throw_if_interrupted();
+  for (Index number = 1; read_line(text); ++number) {
     if (text.empty()) continue;
     try {
       session.out.write(json_line(filter_line(source, options, Json::parse(text))));

@@ -1,0 +1,204 @@
+"""--json: one object with schema and version on stdout, the documented keys, nothing else."""
+import json
+import math
+import unittest
+
+from program import GOLDEN, HOSTILE, Case, doubles, read_safetensors
+
+
+def expected(folder):
+    return json.loads((GOLDEN / folder / "expected.json").read_text())
+
+
+def ids_of(tokens):
+    return ",".join(map(str, tokens))
+
+
+class Run(Case):
+    def test_logits_and_losses_are_the_golden_ones(self):
+        for folder in ("gpt2", "llama-gqa", "gemma2", "bloom"):
+            facts = expected(folder)
+            tokens = facts["sequences"][2]["tokens"]
+            entry = read_safetensors(GOLDEN / folder / "expected.safetensors")["seq2/logits"]
+            logits, vocabulary = doubles(entry), entry[1][1]
+            last = logits[-vocabulary:]
+            result = self.json("run", GOLDEN / folder, "--ids", ids_of(tokens), "--top", "7")
+            self.assertEqual(len(result["top"]), 7)
+            order = sorted(range(vocabulary), key=lambda i: -last[i])[:7]
+            self.assertEqual([t["id"] for t in result["top"]], order)
+            total = sum(math.exp(x - max(last)) for x in last)
+            for token in result["top"]:
+                self.assertLess(abs(token["logit"] - last[token["id"]]), 1e-4)
+                self.assertAlmostEqual(token["prob"], math.exp(last[token["id"]] - max(last)) / total, places=5)
+                self.assertIsNone(token["text"], "no tokenizer, no text")
+            self.assertEqual(len(result["loss"]["per_token"]), len(tokens) - 1)
+            self.assertAlmostEqual(result["loss"]["mean"], facts["loss"]["mean_next_token_cross_entropy"], places=4)
+            self.assertAlmostEqual(sum(result["loss"]["per_token"]) / (len(tokens) - 1), result["loss"]["mean"], places=9)
+
+    def test_one_token_has_no_loss(self):
+        self.assertEqual(self.json("run", GOLDEN / "gpt2", "--ids", "5")["loss"], {"mean": 0.0, "per_token": []})
+
+    def test_fields(self):
+        text = self.ok("run", GOLDEN / "gpt2", "--ids", "5,6", "--json=loss,top")
+        self.assertEqual(list(json.loads(text)), ["schema", "version", "loss", "top"])
+
+
+class Dla(Case):
+    def test_parts_sum_to_the_golden_metric(self):
+        for folder in ("gpt2", "llama-gqa", "gemma3", "olmo2", "bloom", "gpt_neox-parallel", "falcon-rotary"):
+            facts = expected(folder)
+            sequence, metric = facts["sequences"][2], facts["metric"]
+            result = self.json("dla", GOLDEN / folder, "--ids", ids_of(sequence["tokens"]), "--target-id", metric["a"],
+                               "--foil-id", metric["b"])
+            parts = {part["node"]: part["value"] for part in result["parts"]}
+            self.assertEqual(len(parts), len(result["parts"]), "nodes are unique")
+            self.assertAlmostEqual(sum(parts.values()), result["sum"], places=9)
+            self.assertLessEqual(result["closure"], 1e-5)
+            self.assertAlmostEqual(result["metric"], sequence["logit_diff"], places=4)
+            self.assertAlmostEqual(sum(result["totals"].values()), result["sum"], places=9)
+            for layer in range(facts["n_layers"]):
+                self.assertIn(f"m{layer}", parts)
+                for head in range(facts["n_heads"]):
+                    self.assertIn(f"a{layer}.h{head}", parts)
+            self.assertIn("embed", parts)
+
+    def test_soft_capped_logits_are_attributed_before_the_cap(self):
+        facts = expected("gemma2")
+        result = self.json("dla", GOLDEN / "gemma2", "--ids", ids_of(facts["sequences"][2]["tokens"]), "--target-id",
+                           facts["metric"]["a"], "--foil-id", facts["metric"]["b"])
+        self.assertLessEqual(result["closure"], 1e-5)
+        self.assertAlmostEqual(result["metric_after_softcap"], facts["sequences"][2]["logit_diff"], places=4)
+
+    def test_golden_parts(self):
+        facts = expected("tl-ln-mlp")
+        golden = read_safetensors(GOLDEN / "tl-ln-mlp" / "analysis.safetensors")
+        result = self.json("dla", GOLDEN / "tl-ln-mlp", "--ids", ids_of(facts["tokens"]), "--target-id",
+                           facts["metric"]["a"], "--foil-id", facts["metric"]["b"])
+        parts = {part["node"]: part["value"] for part in result["parts"]}
+        heads = doubles(golden["dla/heads"])
+        for layer in range(3):
+            self.assertAlmostEqual(parts[f"a{layer}.b_O"], doubles(golden["dla/attn_b_O"])[layer], places=5)
+            self.assertAlmostEqual(parts[f"m{layer}"], doubles(golden["dla/mlps"])[layer], places=5)
+            for head in range(4):
+                self.assertAlmostEqual(parts[f"a{layer}.h{head}"], heads[4 * layer + head], places=5)
+        self.assertAlmostEqual(parts["pos"], doubles(golden["dla/pos_embed"])[0], places=5)
+        self.assertAlmostEqual(parts["ln_final.b"], doubles(golden["dla/ln_final_b"])[0], places=5)
+        self.assertAlmostEqual(parts["unembed.b"], doubles(golden["dla/unembed_b"])[0], places=5)
+
+    def test_sources_sum_to_their_head(self):
+        result = self.json("dla", GOLDEN / "llama-gqa", "--ids", "1,2,3,4,5", "--head", "L1.*", "--target-id", "7")
+        parts = {part["node"]: part["value"] for part in result["parts"]}
+        self.assertEqual(len(result["sources"]), 4)
+        for split in result["sources"]:
+            self.assertEqual(len(split["by_source"]), 5)
+            self.assertAlmostEqual(sum(split["by_source"]), parts[split["node"]], places=5)
+
+
+class Verify(Case):
+    def test_agreement(self):
+        for folder, precision, bound in (("gpt2", "f32", 1e-5), ("gpt2", "f64", 1e-7), ("tl-ln-mlp", "f32", 1e-5)):
+            result = self.json("model", "verify", GOLDEN / folder, "--precision", precision)
+            self.assertEqual(result["failures"], [])
+            self.assertGreater(result["sites"], 30)
+            self.assertLessEqual(result["max_rel_error"], bound)
+            self.assertIsInstance(result["worst"], str)
+
+    def test_disagreement(self):
+        import shutil
+        from program import run, write_safetensors
+        path = self.directory()
+        shutil.copy(GOLDEN / "gpt2" / "expected.json", path)
+        tensors = read_safetensors(GOLDEN / "gpt2" / "expected.safetensors")
+        dtype, shape, data = tensors["seq1/hidden.1"]
+        tensors["seq1/hidden.1"] = (dtype, shape, data[4:] + data[:4])
+        write_safetensors(path / "expected.safetensors", tensors)
+        result = run("model", "verify", GOLDEN / "gpt2", path, "--json")
+        self.assertEqual(result.returncode, 4)
+        report = json.loads(result.stdout)
+        self.assertEqual(report["worst"], "seq1/hidden.1")
+        self.assertEqual(len(report["failures"]), 1)
+        text = run("model", "verify", GOLDEN / "gpt2", path)
+        self.assertEqual(text.returncode, 4)
+        self.assertIn("seq1/hidden.1", text.stdout)
+        self.assertEqual(run("model", "verify", GOLDEN / "gpt2", path, "--tolerance", "10").returncode, 0)
+
+
+class Others(Case):
+    def test_lens(self):
+        result = self.json("lens", GOLDEN / "gpt2", "--ids", "5,6,7", "--pos", "all", "--target-id", "9", "--mid")
+        self.assertEqual([p["pos"] for p in result["positions"]], [0, 1, 2])
+        labels = [row["label"] for row in result["positions"][0]["layers"]]
+        self.assertEqual(labels, ["0_pre", "0_mid", "1_pre", "1_mid", "final_post"])
+        top = self.json("run", GOLDEN / "gpt2", "--ids", "5,6,7")["top"][0]
+        last = result["positions"][2]["layers"][-1]
+        self.assertEqual(last["top"][0]["id"], top["id"])
+        self.assertAlmostEqual(last["top"][0]["logit"], top["logit"], places=4)
+        self.assertEqual(last["tokens"][0]["id"], 9)
+
+    def test_attn(self):
+        result = self.json("attn", GOLDEN / "gpt2", "--ids", "5,6,7", "--head", "1.2", "--pos", "0,2")
+        head = result["heads"][0]
+        golden = self.json("attn", GOLDEN / "gpt2", "--ids", "5,6,7", "--head", "L1.*")["heads"][2]
+        self.assertEqual(head["head"], "1.2")
+        self.assertEqual(head["pattern"], golden["pattern"])
+        for query, row in enumerate(head["pattern"]):
+            self.assertAlmostEqual(sum(row), 1.0, places=5)
+            self.assertEqual(row[query + 1:], [0.0] * (2 - query))
+        self.assertEqual([len(read["sources"]) for read in head["reads"]], [1, 3])
+        self.assertEqual(len(self.json("attn", GOLDEN / "gpt2", "--ids", "5,6,7")["heads"]), 8)
+
+    def test_explain(self):
+        result = self.json("explain", GOLDEN / "gpt2", "--ids", "5,6,7")
+        for key in ("provenance", "top", "dla", "closure", "lens", "heads", "assumptions"):
+            self.assertIn(key, result)
+        self.assertEqual(result["dla"]["target"]["id"], result["top"][0]["id"], "without a target, the top token")
+        self.assertLessEqual(result["closure"], 1e-5)
+        self.assertEqual(len(result["heads"]), 5)
+
+    def test_explain_is_the_same_when_patterns_come_from_a_second_run(self):
+        short = ",".join(str(i % 7) for i in range(40))
+        long = ",".join(str(i % 7) for i in range(150))
+        folder = GOLDEN / "bloom"  # no limit of the context
+        self.assertEqual(len(self.json("explain", folder, "--ids", short)["heads"][0]["read"]["sources"]), 40)
+        read = self.json("explain", folder, "--ids", long)["heads"][0]
+        layer, head = read["read"]["head"].split(".")
+        again = self.json("attn", folder, "--ids", long, "--head", f"{layer}.{head}")["heads"][0]["reads"][0]
+        self.assertEqual(read["read"], again)
+
+    def test_model_info(self):
+        result = self.json("model", "info", GOLDEN / "gpt2")
+        self.assertEqual(result["config"]["n_heads"], 4)
+        self.assertEqual(result["config"]["d_vocab"], 131)
+        self.assertIsNone(result["sha256"])
+        import hashlib
+        digest = hashlib.sha256((GOLDEN / "gpt2" / "model.safetensors").read_bytes()).hexdigest()
+        self.assertEqual(self.json("model", "info", GOLDEN / "gpt2", "--hash")["sha256"], digest)
+
+    def test_inspect(self):
+        result = self.json("inspect", GOLDEN / "gpt2" / "model.safetensors", "--stats")
+        golden = read_safetensors(GOLDEN / "gpt2" / "model.safetensors")
+        self.assertEqual({t["name"]: (t["dtype"], t["shape"]) for t in result["tensors"]},
+                         {name: entry[:2] for name, entry in golden.items()})
+        for tensor in result["tensors"]:
+            values = doubles(golden[tensor["name"]])
+            self.assertEqual((tensor["stats"]["min"], tensor["stats"]["max"]), (min(values), max(values)))
+            self.assertEqual((tensor["stats"]["nans"], tensor["stats"]["infinities"]), (0, 0))
+        self.assertEqual(self.json("inspect", HOSTILE / "tokenizer" / "ok.tokenizer.json")["format"], "tokenizer")
+        self.assertEqual(self.json("inspect", GOLDEN / "gpt2" / "config.json")["format"], "config")
+
+    def test_doctor_and_bench(self):
+        doctor = self.json("doctor")
+        self.assertGreater(doctor["gemm_gflops"], 0)
+        for feature in doctor["features"]:
+            self.assertLessEqual(feature["works"], feature["advertised"])
+        bench = self.json("bench", "forward", "--tokens", "4", "--repeats", "1")
+        for key in ("gemm_gflops", "gflops", "ratio", "tokens_per_s", "peak_mib"):
+            self.assertGreater(bench[key], 0, key)
+        self.assertAlmostEqual(bench["ratio"], bench["gflops"] / bench["gemm_gflops"], places=6)
+        one, two = (self.json("--threads", n, "bench", "signature")["signature"] for n in (1, 2))
+        self.assertEqual(one, two)
+        self.assertEqual(self.ok("bench", "signature"), one + "\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
