@@ -21,7 +21,7 @@ deps:
 build:
 	@tools/install-packages build
 	@$(call configure,release)
-	@cmake --build --preset release -j $(JOBS) --target kirchhoff
+	@cmake --build --preset release -j $(JOBS) --target kirchhoff_cli
 
 demo: build
 	@tools/install-packages models

@@ -1,5 +1,5 @@
-# `cmake --install`: headers, one static library per module, the command line with its bash completion, and a CMake
-# package, so that a consumer writes find_package(kirchhoff) and links kirchhoff::kirchhoff.
+# `cmake --install`: headers, one static library per module, and a CMake package, so that a consumer writes
+# find_package(kirchhoff) and links kirchhoff::kirchhoff. The program and its completion: apps/cli/CMakeLists.txt.
 include(CMakePackageConfigHelpers)
 
 get_property(modules GLOBAL PROPERTY KIRCHHOFF_MODULES)
@@ -15,9 +15,3 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/kirchhoffConfigVersion.cm
 install(FILES ${PROJECT_BINARY_DIR}/kirchhoffConfig.cmake ${PROJECT_BINARY_DIR}/kirchhoffConfigVersion.cmake
         DESTINATION ${package_dir})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-
-# The completion script is what the program itself prints.
-set(completion ${PROJECT_BINARY_DIR}/kirchhoff.bash)
-install(CODE "execute_process(COMMAND \"$<TARGET_FILE:kirchhoff>\" completion bash OUTPUT_FILE \"${completion}\"
-                              COMMAND_ERROR_IS_FATAL ANY)")
-install(FILES ${completion} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME kirchhoff)
