@@ -14,4 +14,6 @@ inline T load(const std::byte* address) {
   return value;
 }
 
+inline unsigned byte_at(const std::byte* address) { return std::to_integer<unsigned>(*address); }
+
 }  // namespace kirchhoff::io

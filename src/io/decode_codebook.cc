@@ -17,8 +17,6 @@ constexpr CodeBook kIq4{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38,
 /// ggml.
 constexpr CodeBook kFp4{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-inline float half_at(const std::byte* at) { return half_to_float(load<std::uint16_t>(at)); }
-
 /// 2 * half values of one scale: the low nibbles of `half` bytes, then the high ones.
 inline void decode_nibbles(const std::byte* codes, int half, float scale, const CodeBook& book, float* out) {
   for (int i = 0; i < half; ++i) {

@@ -11,21 +11,17 @@ namespace {
 
 // What the packed indices of iq_grids.h stand for; unused indices are never in the grids.
 constexpr std::array<float, 4> kIq1{-1, 0, 1, 0};
-constexpr std::array<float, 4> kIq2{8, 25, 43, 0};
 constexpr std::array<float, 8> kIq3Xxs{4, 12, 20, 28, 36, 44, 52, 62};
 constexpr std::array<float, 8> kIq3S{1, 3, 5, 7, 9, 11, 13, 15};
-
-inline float half_at(const std::byte* at) { return half_to_float(load<std::uint16_t>(at)); }
-inline unsigned byte_at(const std::byte* at) { return std::to_integer<unsigned>(*at); }
 
 /// iq2 and iq3_xxs store 7 signs; the eighth makes the number of negative values even.
 inline unsigned with_parity(unsigned signs) { return signs | (static_cast<unsigned>(std::popcount(signs)) & 1) << 7; }
 
-/// Eight values of an iq2 code book: scale * value * sign.
+/// Eight values of an iq2 code book, scale * value * sign: the indices 0, 1, 2 stand for 8, 25, 43.
 inline void iq2_group(unsigned packed, unsigned signs, float scale, float* out) {
   for (unsigned i = 0; i < 8; ++i) {
-    const float value = scale * kIq2[(packed >> (2 * i)) & 3];
-    out[i] = ((signs >> i) & 1) != 0 ? -value : value;
+    const int code = static_cast<int>((packed >> (2 * i)) & 3), sign = 1 - 2 * static_cast<int>((signs >> i) & 1);
+    out[i] = scale * static_cast<float>((8 + 17 * code + (code >> 1)) * sign);
   }
 }
 

@@ -24,8 +24,6 @@ inline void each_nibble(const std::byte* codes, float* out, Value&& value) {
   }
 }
 
-inline float half_at(const std::byte* at) { return half_to_float(load<std::uint16_t>(at)); }
-
 }  // namespace
 
 void decode_q4_0(const std::byte* in, Index n, float* out) {

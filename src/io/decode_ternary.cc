@@ -6,8 +6,6 @@
 namespace kirchhoff::io {
 namespace {
 
-inline float half_at(const std::byte* at) { return half_to_float(load<std::uint16_t>(at)); }
-
 /// A byte holds up to five base-3 digits as a fraction of 256: digit k is the integer part of 3 (byte 3^k mod 256) /
 /// 256. `width` bytes give digits x width values, digit by digit.
 float* decode_base3(const std::byte* codes, int width, int digits, float d, float* out) {

@@ -2,6 +2,8 @@
 #include <bit>      // for bit_cast
 #include <cstdint>  // for uint16_t, uint32_t
 
+#include "io/bytes.h"
+
 namespace kirchhoff::io {
 
 /// IEEE binary16 to float32, exact. Branch-free, so that loops around it vectorise.
@@ -17,5 +19,8 @@ inline float half_to_float(std::uint16_t half) {
 inline float bfloat_to_float(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
+
+/// A little-endian binary16 at any address.
+inline float half_at(const std::byte* address) { return half_to_float(load<std::uint16_t>(address)); }
 
 }  // namespace kirchhoff::io
