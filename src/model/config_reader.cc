@@ -132,6 +132,10 @@ void ConfigReader::expect(std::string_view key, const Json& value) {
     bad_value(key, fmt::format("{}: nothing else is implemented", shown(value)), ErrorCode::unsupported);
 }
 
+void ConfigReader::require(std::initializer_list<std::string_view> keys) {
+  for (std::string_view key : keys) required(key, "a value");
+}
+
 void ConfigReader::ignore(std::initializer_list<std::string_view> keys) {
   for (std::string_view key : keys) used_.emplace(key);
 }

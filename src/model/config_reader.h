@@ -54,6 +54,8 @@ class ConfigReader {
 
   /// If present, the key must have this value: nothing else is implemented.
   void expect(std::string_view key, const Json& value);
+  /// Fails if one of these is absent: the classes' own defaults for them are sizes of some published model.
+  void require(std::initializer_list<std::string_view> keys);
   /// Keys that are known to carry nothing that could change the result.
   void ignore(std::initializer_list<std::string_view> keys);
   /// Fails if a key was neither used nor ignored.

@@ -101,6 +101,7 @@ void ignore_bookkeeping(ConfigReader& config) {
       "id2label",
       "label2id",
       "num_labels",
+      "_num_labels",
       "problem_type",
       "finetuning_task",
       "summary_type",

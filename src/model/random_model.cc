@@ -21,8 +21,7 @@ class Filler {
     const double width = 2.0 * std::sqrt(3.0) * deviation;
     parallel_for_blocks(d_out, 16, [&](Index begin, Index end) {
       for (Index row = begin; row < end; ++row) {
-        Random random(seed + static_cast<std::uint64_t>(row) * 0x9e3779b97f4a7c15u);
-        random.bits();
+        Random random(Random(seed + static_cast<std::uint64_t>(row)).bits());  // mixed: rows must not overlap
         for (Index i = 0; i < d_in; ++i)
           (*values)[row * d_in + i] = static_cast<float>((random.uniform() - 0.5) * width);
       }

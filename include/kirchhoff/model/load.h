@@ -39,7 +39,7 @@ ModelConfig read_config(const nlohmann::ordered_json& config, const std::string&
 /// Lines for people: what the network is, what was folded on the way in, what was ignored.
 std::vector<std::string> describe(const Model& model);
 
-/// Architectures that load, by what a file calls them: "llama (config.json)", "gguf:llama", ...
+/// Architectures that load: values of model_type, and "gguf:" with values of general.architecture.
 std::vector<std::string> supported_architectures();
 
 /// Bytes of memory that this process may still take: what the system calls available, within its cgroup's limit.

@@ -12,6 +12,7 @@ Recipe gemma_hf(ConfigReader& c) {
   ModelConfig& model = recipe.config;
   // Early configs say hidden_act "gelu"; the model was trained, and is run by its authors' code, with the tanh form.
   const bool named = c.has("hidden_activation");
+  c.require({"head_dim", "num_key_value_heads"});
   hf::read_llama_like(c, model, named ? "hidden_activation" : "hidden_act", "gelu_pytorch_tanh");
   if (!named && model.activation == Activation::gelu) {
     model.activation = Activation::gelu_tanh;

@@ -10,6 +10,7 @@ namespace {
 Recipe gemma2_hf(ConfigReader& c) {
   Recipe recipe;
   ModelConfig& model = recipe.config;
+  c.require({"head_dim", "num_key_value_heads"});
   hf::read_llama_like(c, model, "hidden_activation", "gelu_pytorch_tanh");
   c.ignore({"hidden_act", "cache_implementation"});  // hidden_activation decides
   c.expect("use_bidirectional_attention", false);

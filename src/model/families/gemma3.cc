@@ -35,6 +35,7 @@ void read_gemma3_rope(ConfigReader& c, ModelConfig& model) {
 Recipe gemma3_text(ConfigReader& c, std::vector<std::string> prefixes) {
   Recipe recipe;
   ModelConfig& model = recipe.config;
+  c.require({"head_dim", "num_key_value_heads"});
   hf::read_llama_like(c, model, "hidden_activation", "gelu_pytorch_tanh");
   c.ignore({"hidden_act", "cache_implementation"});
   c.expect("use_bidirectional_attention", false);
@@ -70,8 +71,14 @@ Recipe gemma3_text(ConfigReader& c, std::vector<std::string> prefixes) {
 
 Recipe gemma3_hf(ConfigReader& c) {
   if (c.text("model_type") == "gemma3_text") return gemma3_text(c, {"model.", ""});
-  // The text half of the multimodal models. Their configs leave out what the smallest published text model has.
-  ConfigReader text = c.object("text_config");
+  // The text half of the multimodal models, whose configs leave out what Gemma3TextConfig has as its defaults.
+  Json text_config = {{"num_attention_heads", 8},
+                      {"num_key_value_heads", 4},
+                      {"head_dim", 256},
+                      {"vocab_size", 262208},
+                      {"max_position_embeddings", 131072}};
+  if (c.value("text_config").is_object()) text_config.update(c.value("text_config"));
+  ConfigReader text(text_config, c.file(), "text_config.");
   hf::ignore_bookkeeping(text);
   Recipe recipe = gemma3_text(text, {"language_model.model.", "model.language_model."});
   text.finish();

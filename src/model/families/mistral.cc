@@ -8,6 +8,7 @@ namespace {
 /// null.
 Recipe mistral_hf(ConfigReader& c) {
   Recipe recipe;
+  c.require({"num_key_value_heads"});
   hf::read_llama_like(c, recipe.config);
   hf::read_rope(c, recipe.config);
   const Index window = c.count_or("sliding_window", c.mentions("sliding_window") ? 0 : 4096, kMaxPositions);

@@ -7,6 +7,7 @@ namespace {
 
 /// What Qwen2 and Qwen3 share: the upper layers may have a window, and only if `use_sliding_window`.
 void read_qwen(ConfigReader& c, Recipe& recipe) {
+  c.require({"num_key_value_heads"});
   hf::read_llama_like(c, recipe.config);
   hf::read_rope(c, recipe.config);
   c.expect("use_mrope", false);
@@ -35,6 +36,7 @@ Recipe qwen2_hf(ConfigReader& c) {
 /// Qwen3: q and k are normalised per head.
 Recipe qwen3_hf(ConfigReader& c) {
   Recipe recipe;
+  c.require({"head_dim"});
   read_qwen(c, recipe);
   recipe.config.qk_norm = QkNorm::per_head;
   const bool bias = c.boolean_or("attention_bias", false);

@@ -9,6 +9,7 @@ namespace {
 Recipe starcoder2_hf(ConfigReader& c) {
   Recipe recipe;
   ModelConfig& model = recipe.config;
+  c.require({"num_key_value_heads"});
   hf::read_sizes(c, model);
   model.d_mlp = c.count("intermediate_size", kMaxWidth);
   model.n_ctx = c.count("max_position_embeddings", kMaxPositions);
@@ -20,7 +21,8 @@ Recipe starcoder2_hf(ConfigReader& c) {
   c.expect("mlp_type", "default");
   c.expect("norm_type", "layer_norm");
   c.expect("scale_attn_weights", true);
-  c.ignore({"attention_softmax_in_fp32", "scale_attention_softmax_in_fp32"});  // precision of half-precision scores
+  c.ignore({"attention_softmax_in_fp32", "scale_attention_softmax_in_fp32",
+            "layer_norm_epsilon"});  // norm_epsilon is what counts; precision of scores
   const bool bias = c.boolean_or("use_bias", true);
 
   recipe.prefixes = {"model.", ""};

@@ -77,8 +77,10 @@ bool read_norms(ConfigReader& c, ModelConfig& model) {
   }
   model.final_norm = model.norm != NormKind::none;
   model.norm_eps = c.positive_or("eps", 1e-5);
-  model.post_norm = c.boolean_or("use_normalization_before_and_after", false);
+  model.post_norm = c.boolean_or("use_normalization_before_and_after", false) && model.norm != NormKind::none;
   model.embed_norm = c.boolean_or("post_embedding_ln", false);
+  if (model.embed_norm && model.norm != NormKind::layer_norm)
+    c.bad_value("post_embedding_ln", "false where normalization_type is neither LN nor LNPre", ErrorCode::unsupported);
   return type == "LN" || type == "RMS";  // with weights: "Pre" means folded into what reads
 }
 
@@ -130,7 +132,8 @@ void read_attention(ConfigReader& c, ModelConfig& model) {
   model.causal = direction == "causal";
 
   model.window_of_layer.assign(static_cast<std::size_t>(model.n_layers), 0);
-  if (!c.boolean_or("use_local_attn", false)) return c.ignore({"window_size", "attn_types"});
+  // A window is a part of the causal mask there: without the one there is not the other.
+  if (!c.boolean_or("use_local_attn", false) || !model.causal) return c.ignore({"window_size", "attn_types"});
   const Index window = c.count("window_size", kMaxPositions);
   const std::vector<std::string> types = c.texts("attn_types");
   check(static_cast<Index>(types.size()) == model.n_layers, ErrorCode::format,
@@ -149,22 +152,26 @@ Activation lens_activation(ConfigReader& c) {
   return hf::activation(c, "act_fn", "relu");
 }
 
-void lens_rules(Recipe& recipe, bool norms) {
+/// `norms`: the norms in front of what reads the stream have weights. Those behind it, and that of the embedding, have
+/// them always, for nothing could take them over.
+void lens_rules(Recipe& recipe, bool norms, bool grouped) {
   const ModelConfig& model = recipe.config;
   const bool biased_norms = model.norm == NormKind::layer_norm;
-  const auto norm = [&](const std::string& slot, const std::string& module) {
-    if (!norms) return;
+  const auto weights = [&](const std::string& slot, const std::string& module) {
     recipe.add(slot + ".w", module + ".w");
     if (biased_norms) recipe.add(slot + ".b", module + ".b");
   };
+  const auto norm = [&](const std::string& slot, const std::string& module) {
+    if (norms) weights(slot, module);
+  };
   recipe.add("W_E", "embed.W_E");
-  if (model.embed_norm) norm("ln_embed", "embed.ln");
+  if (model.embed_norm) weights("ln_embed", "embed.ln");
   if (model.positions == Positions::learned || model.positions == Positions::shortformer)
     recipe.add("W_pos", "pos_embed.W_pos");
   const std::string attn = "blocks.{L}.attn.";
-  const std::string kv = model.n_kv_heads == model.n_heads ? "" : "_";  // grouped ones are stored with an underscore
+  const std::string kv = grouped ? "_" : "";
   norm("ln1", "blocks.{L}.ln1");
-  if (model.post_norm) norm("ln1_post", "blocks.{L}.ln1_post");
+  if (model.post_norm) weights("ln1_post", "blocks.{L}.ln1_post");
   recipe.add("W_Q", attn + "W_Q", "h m d");
   recipe.add("W_K", attn + kv + "W_K", "g m d");
   recipe.add("W_V", attn + kv + "W_V", "g m d");
@@ -175,7 +182,7 @@ void lens_rules(Recipe& recipe, bool norms) {
   recipe.add("b_O", attn + "b_O");
   if (!model.attn_only) {
     norm("ln2", "blocks.{L}.ln2");
-    if (model.post_norm) norm("ln2_post", "blocks.{L}.ln2_post");
+    if (model.post_norm) weights("ln2_post", "blocks.{L}.ln2_post");
     recipe.add("W_in", "blocks.{L}.mlp.W_in", "m f");
     if (model.gated_mlp) {
       recipe.add("W_gate", "blocks.{L}.mlp.W_gate", "m f");
@@ -185,7 +192,7 @@ void lens_rules(Recipe& recipe, bool norms) {
     }
     recipe.add("W_out", "blocks.{L}.mlp.W_out", "f m");
     recipe.add("b_out", "blocks.{L}.mlp.b_out");
-    if (model.activation == Activation::solu_ln && norms) {
+    if (model.activation == Activation::solu_ln && norms && biased_norms) {
       recipe.add("mlp_ln.w", "blocks.{L}.mlp.ln.w");
       recipe.add("mlp_ln.b", "blocks.{L}.mlp.ln.b");
     }
@@ -223,7 +230,7 @@ Recipe transformer_lens_recipe(ConfigReader& c) {
   read_positions(c, model);
   refuse_unimplemented(c);
   ignore_lens_bookkeeping(c);
-  lens_rules(recipe, norms);
+  lens_rules(recipe, norms, c.has("n_key_value_heads"));
   return recipe;
 }
 
