@@ -42,7 +42,6 @@ std::vector<std::string> attribution_assumptions(const ModelConfig& config) {
   if (config.final_norm && config.norm != NormKind::none)
     lines.emplace_back("the final norm's scale is held at its value in this run");
   if (config.post_norm) lines.emplace_back("so are the scales of the norms behind the attentions");
-  lines.emplace_back("closure: |sum − own|, relative to the size of the parts");
   lines.emplace_back("direct effects only: what a part does through later layers is counted there");
   if (config.logit_softcap > 0.0) lines.emplace_back("the logit is taken before the soft-cap, which is not linear");
   return lines;

@@ -36,8 +36,9 @@ Model load_weights(Session& session, const OpenedModel& opened, const ModelOptio
   try {
     return load_model(opened.files, load);
   } catch (const Error& e) {
-    if (e.code() != ErrorCode::numerical || !e.help().empty()) throw;
-    throw Error(e.code(), e.what(), "'--allow-nonfinite' goes on all the same");
+    if (e.code() != ErrorCode::numerical) throw;
+    throw Error(e.code(), e.what(),
+                "the file is damaged, or training diverged; '--allow-nonfinite' goes on all the same");
   }
 }
 

@@ -92,6 +92,14 @@ Tokens parse_ids(const std::string& text, const std::string& option) {
   return ids;
 }
 
+text::Encoding encode_text(const text::Tokenizer& tokenizer, const std::string& text, bool recognise_special) {
+  try {
+    return tokenizer.encode(text, {.recognise_special = recognise_special});
+  } catch (const Error& e) {
+    throw Error(e.code() == ErrorCode::not_found ? ErrorCode::usage : e.code(), e.what(), e.help());
+  }
+}
+
 Prompt read_prompt(const PromptOptions& options, const Command& command, const OpenedModel& opened) {
   const std::optional<bool> user_bos = options.user_bos();
   Prompt prompt;
@@ -112,7 +120,7 @@ Prompt read_prompt(const PromptOptions& options, const Command& command, const O
                 "give token ids: --ids 1,2,3");
   prompt.text = prompt_text(options, command);
   const BosDecision decision = decide_bos(opened.files, *opened.tokenizer, user_bos);
-  const text::Encoding encoding = opened.tokenizer->encode(prompt.text, {.recognise_special = !options.plain});
+  const text::Encoding encoding = encode_text(*opened.tokenizer, prompt.text, !options.plain);
   prompt.ids = with_bos(encoding.ids, decision);
   prompt.bos = decision.why;
   prompt.offsets = encoding.offsets;

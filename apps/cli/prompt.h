@@ -36,6 +36,9 @@ std::string prompt_text(const PromptOptions& options, const Command& command);
 /// Reads and tokenizes. Errors: usage (no prompt, no tokenizer, ids that are no numbers, an empty prompt).
 Prompt read_prompt(const PromptOptions& options, const Command& command, const OpenedModel& opened);
 
+/// encode() whose failures are the user's to mend (Error{usage}): the text is wrong for the vocabulary, not a file.
+text::Encoding encode_text(const text::Tokenizer& tokenizer, const std::string& text, bool recognise_special);
+
 /// Refuses a prompt that is longer than the context, or cuts it (after BOS) if `truncate`.
 void fit_to_context(Prompt& prompt, Index n_ctx, bool truncate);
 

@@ -23,7 +23,8 @@ std::string closest(const std::string& word, const std::vector<std::string>& can
   std::string best;
   Index best_distance = std::min<Index>(3, static_cast<Index>(word.size()));
   for (const std::string& candidate : candidates)
-    if (const Index distance = edit_distance(word, candidate); distance < best_distance) {
+    if (const Index distance = edit_distance(word, candidate);
+        distance < best_distance || (distance == best_distance && !best.empty() && candidate.size() > best.size())) {
       best = candidate;
       best_distance = distance;
     }

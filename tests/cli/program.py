@@ -23,7 +23,7 @@ CLEAN = {k: v for k, v in os.environ.items()
 
 def run(*arguments, stdin=b"", env=None, binary=False, **options):
     """The finished process; text unless `binary`."""
-    result = subprocess.run([KIRCHHOFF, *map(str, arguments)], input=stdin, capture_output=True, timeout=300,
+    result = subprocess.run([KIRCHHOFF, *(a if isinstance(a, bytes) else str(a) for a in arguments)], input=stdin, capture_output=True, timeout=300,
                             env={**CLEAN, **(env or {})}, **options)
     if not binary:
         result.stdout = result.stdout.decode()

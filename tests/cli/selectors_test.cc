@@ -51,7 +51,7 @@ TEST(EditDistance, CountsSwapsAsOne) {
 }
 
 TEST(Closest, AtMostTwoAway) {
-  EXPECT_EQ(closest("--topk", {"--top", "--top-k", "--top-p"}), "--top");
+  EXPECT_EQ(closest("--topk", {"--top", "--top-k", "--top-p"}), "--top-k") << "the longer of two that are one away";
   EXPECT_EQ(closest("explian", {"explain", "export"}), "explain");
   EXPECT_EQ(closest("teleport", {"explain", "export"}), "");
   EXPECT_EQ(closest("ab", {"cd"}), "") << "everything is two away from a word of two letters";

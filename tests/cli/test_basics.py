@@ -21,7 +21,8 @@ class Help(Case):
         for command in COMMANDS:
             text = self.ok(command, "--help")
             self.assertTrue(text.startswith(f"usage: kirchhoff {command}"), text)
-            self.assertEqual(text, self.ok("help", command))
+            if command != "tokens":  # which is a topic, too
+                self.assertEqual(text, self.ok("help", command))
         for topic in ("exit-codes", "environment", "formatting", "tokens"):
             self.assertGreater(len(self.ok("help", topic)), 200)
 

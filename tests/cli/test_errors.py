@@ -21,7 +21,7 @@ class Usage(Case):
         self.assertIn("option '--top' needs a value", self.fails(2, "run", gpt2, "--ids", "1", "--top"))
         self.assertIn("'kirchhoff inspect' needs FILE", self.fails(2, "inspect"))
         self.assertIn("does not take a further argument 'c'", self.fails(2, "inspect", "a", "c"))
-        self.assertIn("--temperature", self.fails(2, "run", gpt2, "--ids", "1", "-n", "1", "--temperature", "-1"))
+        self.assertIn("temperature is -1", self.fails(2, "run", gpt2, "--ids", "1", "-n", "1", "--temperature", "-1"))
         self.assertIn("gpt2-small", self.fails(2, "bench", "forward", "--shape", "gpt9"))
         self.assertIn("KIRCHHOFF_ISA", self.fails(2, "doctor", env={"KIRCHHOFF_ISA": "mmx"}))
 

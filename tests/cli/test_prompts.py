@@ -22,7 +22,7 @@ class Sources(Case):
 
     def test_only_one_newline_is_dropped(self):
         model = self.spelling_model()
-        self.assertIn("offset", self.fails(2, "run", model, stdin=b"ab\n\n") + "offset")  # "\n" is no token of this model
+        self.assertIn("no token for", self.fails(2, "run", model, stdin=b"ab\n\n"), "this model cannot spell a newline")
 
     def test_no_prompt(self):
         model = self.spelling_model()
@@ -109,9 +109,9 @@ class Targets(Case):
         self.assertEqual(by_id["metric"], spaced["metric"])
 
     def test_invalid_utf8_is_bytes_for_a_byte_level_vocabulary(self):
-        result = run("tokens", SMOLLM2, b"\xff\xfe", "--json")
+        result = run("tokens", SMOLLM2, b"a\xe4\xbd", "--json")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertEqual("".join(json.loads(result.stdout)["bytes"]), "fffe")
+        self.assertEqual("".join(json.loads(result.stdout)["bytes"]), "61e4bd")
 
     def test_specials(self):
         self.assertEqual(len(self.json("tokens", SMOLLM2, "<|im_start|>")["ids"]), 1)

@@ -80,7 +80,7 @@ class Width(Case):
         for columns in (40, 80, 100):
             for screen in SCREENS[:10]:
                 for line in self.ok(*screen, env={"COLUMNS": str(columns)}).splitlines():
-                    if not line.startswith(("next:", str(GOLDEN), "expected values", "agrees", "tokenizer", "fingerprint")):
+                    if str(GOLDEN) not in line and not line.startswith(("next:", "expected values", "agrees", "tokenizer", "fingerprint")):
                         self.assertLessEqual(width(line), columns, f"{screen}: {line}")
 
     def test_no_trailing_spaces(self):

@@ -100,6 +100,7 @@ int dla_command(Session& session, const Command& command, const DlaCommand& opti
   session.out.write(parts_table(session, attribution, top));
   write_sources(session, subject, trace, attribution.target, heads);
   session.out.write("\n");
+  session.out.write(note(session.out, "closure: |sum − own|, relative to the size of the parts"));
   for (const std::string& line : attribution_assumptions(config)) session.out.write(note(session.out, line));
   session.out.write(next_line(session, "attn", subject, fmt::format("--head {}", strongest_head(attribution))));
   return 0;

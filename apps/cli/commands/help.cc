@@ -54,6 +54,8 @@ constexpr const char* kTokens = R"(How tokens are read and shown
   them. Every result says what was done. Token ids given with --ids are used as they are.
 
   Text such as <|endoftext|> in a prompt is read as the special token; '--plain' reads it as ordinary text.
+
+  'kirchhoff tokens --help' has the command that shows how a text is read.
 )";
 
 }  // namespace

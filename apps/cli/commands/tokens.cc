@@ -28,7 +28,7 @@ struct Encoded {
 Encoded encode(const TokenSource& source, const std::string& text, bool recognise_special,
                std::optional<bool> user_bos) {
   const BosDecision decision = decide_bos(source.files, *source.tokenizer, user_bos);
-  text::Encoding encoding = source.tokenizer->encode(text, {.recognise_special = recognise_special});
+  text::Encoding encoding = encode_text(*source.tokenizer, text, recognise_special);
   Encoded result{with_bos(encoding.ids, decision), std::move(encoding.offsets), decision.why};
   if (result.ids.size() > result.offsets.size()) result.offsets.insert(result.offsets.begin(), text::ByteSpan{});
   return result;
