@@ -145,12 +145,17 @@ void softmax(const float* x, Index n, float* out) {
   for (Index i = 0; i < n; ++i) out[i] *= factor;
 }
 
-double log_sum_exp(const float* x, Index n) {
-  const float shift = finite_shift(row_max(x, n));
+/// The sum of exp(x - shift), in double.
+double exp_sum(const float* x, Index n, float shift) {
   double sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (Index i = 0; i < n; ++i) sum += static_cast<double>(exp_poly(x[i] - shift));
-  return static_cast<double>(shift) + __builtin_log(sum);
+  return sum;
+}
+
+double log_sum_exp(const float* x, Index n) {
+  const float shift = finite_shift(row_max(x, n));
+  return static_cast<double>(shift) + __builtin_log(exp_sum(x, n, shift));
 }
 
 // ---- activations -------------------------------------------------------------------------------------------------
@@ -194,10 +199,7 @@ KIRCHHOFF_INLINE void with_function(Activation activation, const float* x, Index
     case Activation::solu:
     case Activation::solu_ln: {
       const float top = row_max(x, n);
-      float sum = 0;
-#pragma omp simd reduction(+ : sum)
-      for (Index i = 0; i < n; ++i) sum += exp_poly(x[i] - top);
-      const float factor = 1.0F / sum;
+      const float factor = static_cast<float>(1.0 / exp_sum(x, n, top));
       return apply([top, factor](float v) { return v * exp_poly(v - top) * factor; });
     }
   }
