@@ -1,6 +1,6 @@
 #include "kirchhoff/engine/bench.h"
 
-#include <algorithm>  // for fill_n, max, sort
+#include <algorithm>  // for max, sort
 #include <chrono>     // for steady_clock
 #include <fstream>    // for ifstream, ofstream
 #include <string>     // for getline, stod, string
@@ -47,23 +47,34 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }
 
 /// The products of a forward without the forward: all of a model's weights pass by, as they do in one.
-double time_products(const Model& model, Index tokens) {
-  Index widest_in = 0, widest_out = 0;
-  for (const WeightMatrix* w : multiplied(model)) {
-    widest_in = std::max(widest_in, w->d_in());
-    widest_out = std::max(widest_out, w->d_out());
+class Products {
+ public:
+  Products(const Model& model, Index tokens) : weights_(multiplied(model)), tokens_(tokens) {
+    Index widest_in = 0, widest_out = 0;
+    for (const WeightMatrix* w : weights_) {
+      widest_in = std::max(widest_in, w->d_in());
+      widest_out = std::max(widest_out, w->d_out());
+    }
+    a_ = Tensor({tokens, widest_in});
+    c_ = Tensor({tokens, widest_out});
+    Random random(1);
+    for (float& value : a_.values()) value = static_cast<float>(random.uniform() - 0.5);
   }
-  Tensor a({tokens, widest_in}), c = Tensor::uninitialised({tokens, widest_out});
-  Random random(1);
-  for (float& value : a.values()) value = static_cast<float>(random.uniform() - 0.5);
-  std::fill_n(c.data(), c.size(), 0.0F);  // touched before the clock starts
-  const auto start = std::chrono::steady_clock::now();
-  for (const WeightMatrix* w : multiplied(model))
-    kernels::gemm_library({.a = ConstMatrix(a.data(), {tokens, w->d_in()}),
-                           .b = w->matrix(),
-                           .c = Matrix(c.data(), {tokens, w->d_out()})});
-  return seconds_since(start);
-}
+
+  double seconds() {
+    const auto start = std::chrono::steady_clock::now();
+    for (const WeightMatrix* w : weights_)
+      kernels::gemm_library({.a = ConstMatrix(a_.data(), {tokens_, w->d_in()}),
+                             .b = w->matrix(),
+                             .c = Matrix(c_.data(), {tokens_, w->d_out()})});
+    return seconds_since(start);
+  }
+
+ private:
+  std::vector<const WeightMatrix*> weights_;
+  Index tokens_;
+  Tensor a_, c_;
+};
 
 /// The largest resident size since the last reset, in MiB (Linux).
 double peak_mib() {
@@ -86,16 +97,18 @@ ForwardBench bench_forward(const Model& model, const ForwardBenchOptions& option
   for (Index i = 0; i < options.tokens; ++i) tokens.push_back(static_cast<TokenId>(random.below(model.config.d_vocab)));
   const Flops flops = flops_of_forward(model, options.tokens);
 
-  run(model, tokens);  // the first one pays for pages, code and threads
-  time_products(model, options.tokens);
+  Products products(model, options.tokens);
+  products.seconds();  // the first ones pay for pages, code and threads
+  Trace trace = run(model, tokens);
   std::vector<ForwardBench> pairs;
   for (Index i = 0; i < options.repeats; ++i) {
     report(options.progress, "bench", i, options.repeats);
     ForwardBench pair;
-    pair.gemm_gflops = flops.weights / time_products(model, options.tokens) * 1e-9;
+    pair.gemm_gflops = flops.weights / products.seconds() * 1e-9;
+    trace = {};  // only now, so that the system has the pages of the last logits ready for the next
     reset_peak();
     const auto start = std::chrono::steady_clock::now();
-    run(model, tokens);
+    trace = run(model, tokens);
     pair.seconds = seconds_since(start);
     pair.peak_mib = peak_mib();
     pair.flops = flops.all;

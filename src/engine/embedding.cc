@@ -20,7 +20,7 @@ constexpr Index kPackedSlice = 21 * 384;
 template <class Real>
 void Forward<Real>::embed() {
   const Index n = layout_.rows(), d = config_.d_model;
-  const Rows x = x_.view;
+  const Rows x = x_;
 
   // 1. Token embeddings: rows of W_E, gathered first if they are packed.
   Tokens ids;
@@ -43,7 +43,7 @@ void Forward<Real>::embed() {
 
   // 2. Positions: added to the stream here, or (shortformer) to the input of every q and k later.
   if (config_.positions == Positions::learned || config_.positions == Positions::shortformer) {
-    const Rows pos = pos_.view;
+    const Rows pos = pos_;
     std::fill_n(pos.data, n * d, Real{});
     const ConstMatrix table = reader_.rows(model_.weights.W_pos, layout_.past(), layout_.longest());
     for (Index s = 0; s < layout_.batch(); ++s)
@@ -53,15 +53,12 @@ void Forward<Real>::embed() {
   }
 
   // 3. Rotations: cos and sin of every row's position, once for all layers.
-  for (const RotaryTable& table : config_.rotary_tables) {
-    Rotation& r = rotations_.emplace_back();
-    const auto pairs = static_cast<Index>(table.inv_freq.size());
-    r.cos.allocate(n, pairs);
-    r.sin.allocate(n, pairs);
-    for (Index s = 0; s < layout_.batch(); ++s)
-      kernels::rotary_tables(table.inv_freq, layout_.past(), r.cos.view.rows(layout_.first_row(s), layout_.length(s)),
-                             r.sin.view.rows(layout_.first_row(s), layout_.length(s)));
-  }
+  for (std::size_t t = 0; t < rotations_.size(); ++t)
+    for (Index s = 0; s < layout_.batch(); ++s) {
+      const Index first = layout_.first_row(s), length = layout_.length(s);
+      kernels::rotary_tables(config_.rotary_tables[t].inv_freq, layout_.past(), rotations_[t].cos.rows(first, length),
+                             rotations_[t].sin.rows(first, length));
+    }
 }
 
 /// logits = softcap(scale * (final_norm(x) W_U + b_U)), at the positions that were asked for.
@@ -74,11 +71,11 @@ void Forward<Real>::unembed() {
   const Index n = layout_.rows(), batch = layout_.batch(), d_vocab = config_.d_vocab_out;
 
   // 1. The final norm.
-  ConstRows in = x_.view;
+  ConstRows in = x_;
   if (config_.final_norm && config_.norm != NormKind::none) {
     const NormSites sites{Site::final_scale, Site::final_normalized};
-    norm(config_.norm, model_.weights.ln_final.w, model_.weights.ln_final.b, in, normed_.view, sites);
-    in = normed_.view;
+    norm(config_.norm, model_.weights.ln_final.w, model_.weights.ln_final.b, in, normed_, sites);
+    in = normed_;
   }
   capture_(Site::unembed_in, 0, in);
 
@@ -97,7 +94,7 @@ void Forward<Real>::unembed() {
     spread_rows(layout_, capture_.padded_rows(Site::unembed_out));
   }
   if (options_.logits == LogitPositions::last) {
-    const Rows last = out_.view.rows(0, batch);
+    const Rows last = out_.rows(0, batch);
     for (Index s = 0; s < batch; ++s)
       std::copy_n(in.row(layout_.first_row(s + 1) - 1).data(), config_.d_model, last.row(s).data());
     trace_.logits = BasicTensor<Real>::uninitialised({batch, 1, d_vocab}, {"batch", "pos", "d_vocab"});

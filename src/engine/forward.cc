@@ -69,41 +69,59 @@ BasicTrace<Real> Forward<Real>::run() {
   return std::move(trace_);
 }
 
-/// Everything that the blocks write and overwrite; nothing else is held, whatever the depth of the model.
+/// Everything that the blocks write and overwrite; nothing else is held, whatever the depth of the model. One
+/// allocation, because large ones lie in huge pages: attention strides through q, k and v, and with pages of 4 KiB
+/// takes up to twice as long.
 template <class Real>
 void Forward<Real>::allocate_workspace() {
   const Index n = layout_.rows(), d = config_.d_model, q_width = config_.n_heads * config_.d_head,
               k_width = config_.n_kv_heads * config_.d_head;
-  x_.allocate(n, d);
-  out_.allocate(n, d);
-  normed_.allocate(n, d);
-  q_.allocate(n, q_width);
-  z_.allocate(n, q_width);
-  if (options_.cache != nullptr) {
+  struct Part {
+    Rows* rows;
+    Index height, width;
+  };
+  std::vector<Part> parts{{&x_, n, d}, {&out_, n, d}, {&normed_, n, d}, {&q_, n, q_width}, {&z_, n, q_width}};
+  if (options_.cache != nullptr)
     options_.cache->reserve(layout_.past() + n);
-  } else {
-    k_.allocate(n, k_width);
-    v_.allocate(n, k_width);
+  else
+    parts.insert(parts.end(), {{&k_, n, k_width}, {&v_, n, k_width}});
+  if (config_.positions == Positions::learned || config_.positions == Positions::shortformer)
+    parts.push_back({&pos_, n, d});
+  if (config_.positions == Positions::shortformer) parts.push_back({&shifted_, n, d});
+  if (!config_.attn_only) {
+    if (config_.parallel && !config_.shared_norm) parts.push_back({&normed_mlp_, n, d});
+    parts.push_back({&pre_, std::min(n, kMlpRows), config_.d_mlp});
+    if (config_.gated_mlp) parts.push_back({&linear_, std::min(n, kMlpRows), config_.d_mlp});
   }
-  if (config_.positions == Positions::learned || config_.positions == Positions::shortformer) pos_.allocate(n, d);
-  if (config_.positions == Positions::shortformer) shifted_.allocate(n, d);
-  if (config_.attn_only) return;
-  if (config_.parallel && !config_.shared_norm) normed_mlp_.allocate(n, d);
-  pre_.allocate(std::min(n, kMlpRows), config_.d_mlp);
-  if (config_.gated_mlp) linear_.allocate(std::min(n, kMlpRows), config_.d_mlp);
+  rotations_.resize(config_.rotary_tables.size());
+  for (std::size_t t = 0; t < rotations_.size(); ++t) {
+    const auto pairs = static_cast<Index>(config_.rotary_tables[t].inv_freq.size());
+    parts.insert(parts.end(), {{&rotations_[t].cos, n, pairs}, {&rotations_[t].sin, n, pairs}});
+  }
+
+  // Whole cache lines, and an odd number of them more, so that equal rows of two buffers do not compete for one set.
+  const auto padded = [](const Part& p) { return (p.height * p.width + 15) / 16 * 16 + 17 * 16; };
+  Index total = 0;
+  for (const Part& p : parts) total += padded(p);
+  workspace_ = BasicTensor<Real>::uninitialised({total});
+  Real* next = workspace_.data();
+  for (const Part& p : parts) {
+    *p.rows = Rows(next, {p.height, p.width});
+    next += padded(p);
+  }
 }
 
 /// Attention and MLP read the stream and write to it: one after the other, or both from resid_pre.
 template <class Real>
 void Forward<Real>::block(Index layer) {
   const LayerWeights& w = model_.weights.layers[static_cast<std::size_t>(layer)];
-  const Rows x = x_.view;
+  const Rows x = x_;
 
   // 1. Attention reads the stream.
   capture_(Site::resid_pre, layer, x);
   for (const Site site : {Site::attn_in, Site::q_input, Site::k_input, Site::v_input})
     capture_.for_each_head(site, layer, x);
-  const ConstRows attention_in = read_stream(w.ln1, normed_.view, {Site::ln1_scale, Site::ln1_normalized, layer});
+  const ConstRows attention_in = read_stream(w.ln1, normed_, {Site::ln1_scale, Site::ln1_normalized, layer});
 
   // 2. So does the MLP of a parallel block, before attention has written to it.
   ConstRows mlp_in;
@@ -130,33 +148,39 @@ void Forward<Real>::norm(NormKind kind, const WeightVector& gain, const WeightVe
                          std::optional<NormSites> sites, Index first_row) {
   kernels::NormProblem<Real> problem{
       .x = x, .out = out, .gain = values<Real>(gain), .bias = values<Real>(bias), .eps = config_.norm_eps};
-  Buffer scale, normalized;
+  BasicTensor<Real> scale, normalized;
   const bool wants_scale = sites && capture_.wants(sites->scale, sites->layer);
   const bool wants_normalized = sites && capture_.wants(sites->normalized, sites->layer);
-  if (wants_scale) problem.scale = scale.allocate(x.dim[0], 1).data;
-  if (wants_normalized) problem.normalized = normalized.allocate(x.dim[0], x.dim[1]);
+  if (wants_scale) {
+    scale = BasicTensor<Real>::uninitialised({x.dim[0], 1});
+    problem.scale = scale.data();
+  }
+  if (wants_normalized) {
+    normalized = BasicTensor<Real>::uninitialised({x.dim[0], x.dim[1]});
+    problem.normalized = normalized.template view<2>();
+  }
   if (kind == NormKind::rms)
     kernels::rms_norm(problem);
   else
     kernels::layer_norm(problem);
-  if (wants_scale) capture_(sites->scale, sites->layer, scale.view, first_row);
-  if (wants_normalized) capture_(sites->normalized, sites->layer, normalized.view, first_row);
+  if (wants_scale) capture_(sites->scale, sites->layer, scale.template view<2>(), first_row);
+  if (wants_normalized) capture_(sites->normalized, sites->layer, normalized.template view<2>(), first_row);
 }
 
 template <class Real>
 typename Forward<Real>::ConstRows Forward<Real>::read_stream(const NormWeights& weights, Rows buffer,
                                                              const NormSites& sites) {
-  if (!config_.pre_norm || config_.norm == NormKind::none) return x_.view;
-  norm(config_.norm, weights.w, weights.b, x_.view, buffer, sites);
+  if (!config_.pre_norm || config_.norm == NormKind::none) return x_;
+  norm(config_.norm, weights.w, weights.b, x_, buffer, sites);
   return buffer;
 }
 
 template <class Real>
 void Forward<Real>::write_stream(const NormWeights& post_norm, const NormSites& sites, Site raw, Site added) {
-  capture_(raw, sites.layer, out_.view);
-  if (config_.post_norm) norm(config_.norm, post_norm.w, post_norm.b, out_.view, out_.view, sites);
-  capture_(added, sites.layer, out_.view);
-  kernels::add(x_.view, out_.view);
+  capture_(raw, sites.layer, out_);
+  if (config_.post_norm) norm(config_.norm, post_norm.w, post_norm.b, out_, out_, sites);
+  capture_(added, sites.layer, out_);
+  kernels::add(x_, out_);
 }
 
 template class Forward<float>;  // but for what the other files define

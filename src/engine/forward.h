@@ -74,22 +74,15 @@ class Forward {
   WeightReader reader_;
 
   // The workspace, written anew by every block.
-  struct Buffer {
-    BasicTensor<Real> tensor;
-    Rows view;
-    Rows allocate(Index rows, Index width) {
-      tensor = BasicTensor<Real>::uninitialised({rows, width});
-      return view = tensor.template view<2>();
-    }
-  };
-  Buffer x_;                    // [N, d_model]: the residual stream
-  Buffer out_;                  // [N, d_model]: what a sublayer gives
-  Buffer normed_, normed_mlp_;  // [N, d_model]: what attention and MLP read
-  Buffer pos_, shifted_;        // [N, d_model]: position embeddings; shortformer's input of q and k
-  Buffer q_, k_, v_, z_;        // [N, H dh], [N, G dh] twice, [N, H dh]
-  Buffer pre_, linear_;         // [rows of a block, d_mlp]
+  BasicTensor<Real> workspace_;  // holds all that follow
+  Rows x_;                       // [N, d_model]: the residual stream
+  Rows out_;                     // [N, d_model]: what a sublayer gives
+  Rows normed_, normed_mlp_;     // [N, d_model]: what attention and MLP read
+  Rows pos_, shifted_;           // [N, d_model]: position embeddings; shortformer's input of q and k
+  Rows q_, k_, v_, z_;           // [N, H dh], [N, G dh] twice, [N, H dh]
+  Rows pre_, linear_;            // [up to kMlpRows, d_mlp]
   struct Rotation {
-    Buffer cos, sin;  // [N, rotary_dim / 2]
+    Rows cos, sin;  // [N, rotary_dim / 2]
   };
   std::vector<Rotation> rotations_;  // by table
 };

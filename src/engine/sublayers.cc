@@ -35,7 +35,7 @@ void Forward<Real>::attention(Index layer, ConstRows in) {
 
   // 1. Queries, keys and values: in W_Q + b_Q, ... Keys and values go behind those of earlier tokens.
   const KeysValues all = keys_values(layer);
-  const Rows q = q_.view, k = all.k.rows(past, n), v = all.v.rows(past, n);
+  const Rows q = q_, k = all.k.rows(past, n), v = all.v.rows(past, n);
   const ConstRows qk_in = with_positions(layer, in);
   {
     const std::vector<ConstMatrix> W = reader_.matrices({&w.W_Q, &w.W_K, &w.W_V});
@@ -70,7 +70,7 @@ void Forward<Real>::attention(Index layer, ConstRows in) {
         .q = by_head(ConstRows(q.rows(first, length)), dh),
         .k = by_head(ConstRows(all.k.rows(first, past + length)), dh),
         .v = by_head(ConstRows(all.v.rows(first, past + length)), dh),
-        .z = by_head(z_.view.rows(first, length), dh),
+        .z = by_head(z_.rows(first, length), dh),
         .first_query = past,
         .scale = config_.attn_scale_of_layer[l],
         .softcap = config_.attn_softcap,
@@ -82,11 +82,11 @@ void Forward<Real>::attention(Index layer, ConstRows in) {
     });
   }
   kernels::attention(std::span<const kernels::AttentionProblem<Real>>(problems));
-  capture_(Site::z, layer, z_.view);
+  capture_(Site::z, layer, z_);
 
   // 4. z W_O + b_O: all heads in one product.
   const ConstMatrix W_O = reader_.matrices({&w.W_O})[0];
-  kernels::gemm(kernels::BasicGemmProblem<Real>{.a = z_.view, .b = W_O, .c = out_.view, .bias = values<Real>(w.b_O)});
+  kernels::gemm(kernels::BasicGemmProblem<Real>{.a = z_, .b = W_O, .c = out_, .bias = values<Real>(w.b_O)});
   record_results(layer, W_O);
 }
 
@@ -100,11 +100,11 @@ void Forward<Real>::mlp(Index layer, ConstRows in) {
   for (Index first = 0; first < layout_.rows(); first += kMlpRows) {
     const Index count = std::min(kMlpRows, layout_.rows() - first);
     const ConstRows rows = in.rows(first, count);
-    const Rows pre = pre_.view.rows(0, count);
+    const Rows pre = pre_.rows(0, count);
 
     // 1. Into d_mlp and through the activation, in place.
     if (gated) {
-      const Rows linear = linear_.view.rows(0, count);
+      const Rows linear = linear_.rows(0, count);
       const kernels::BasicGemmProblem<Real> problems[] = {
           {.a = rows, .b = W[2], .c = pre, .bias = values<Real>(w.b_gate)},
           {.a = rows, .b = W[0], .c = linear, .bias = values<Real>(w.b_in)},
@@ -127,17 +127,17 @@ void Forward<Real>::mlp(Index layer, ConstRows in) {
 
     // 2. And back.
     kernels::gemm(kernels::BasicGemmProblem<Real>{
-        .a = pre, .b = W[1], .c = out_.view.rows(first, count), .bias = values<Real>(w.b_out)});
+        .a = pre, .b = W[1], .c = out_.rows(first, count), .bias = values<Real>(w.b_out)});
   }
 }
 
 template <class Real>
 typename Forward<Real>::ConstRows Forward<Real>::read_mlp_input(Index layer, ConstRows attention_input) {
-  capture_(Site::mlp_in, layer, x_.view);
+  capture_(Site::mlp_in, layer, x_);
   if (config_.shared_norm) return attention_input;
   const LayerWeights& w = model_.weights.layers[static_cast<std::size_t>(layer)];
   // A sequential block is done with attention's input when the MLP's turn comes.
-  const Rows buffer = config_.parallel ? normed_mlp_.view : normed_.view;
+  const Rows buffer = config_.parallel ? normed_mlp_ : normed_;
   return read_stream(w.ln2, buffer, {Site::ln2_scale, Site::ln2_normalized, layer});
 }
 
@@ -145,9 +145,9 @@ typename Forward<Real>::ConstRows Forward<Real>::read_mlp_input(Index layer, Con
 template <class Real>
 typename Forward<Real>::ConstRows Forward<Real>::with_positions(Index layer, ConstRows in) {
   if (config_.positions != Positions::shortformer) return in;
-  const Rows shifted = shifted_.view;
+  const Rows shifted = shifted_;
   for (Index row = 0; row < in.dim[0]; ++row) std::copy_n(in.row(row).data(), in.dim[1], shifted.row(row).data());
-  kernels::add(shifted, pos_.view);
+  kernels::add(shifted, pos_);
   capture_(Site::attn_input, layer, shifted);
   return shifted;
 }
@@ -169,8 +169,8 @@ void Forward<Real>::rotate(Index layer, Rows x) {
   kernels::rotate(kernels::RotaryProblem<Real>{
       .x = heads,
       .out = heads,
-      .cos = rotation.cos.view,
-      .sin = rotation.sin.view,
+      .cos = rotation.cos,
+      .sin = rotation.sin,
       .pairs = config_.rotary_adjacent ? kernels::RotaryPairs::adjacent : kernels::RotaryPairs::half});
 }
 
@@ -182,7 +182,7 @@ void Forward<Real>::record_results(Index layer, ConstMatrix W_O) {
   std::vector<kernels::BasicGemmProblem<Real>> problems;
   for (Index s = 0; s < layout_.batch(); ++s) {
     const View<Real, 3> result = capture_.pos_head(Site::result, layer, s);
-    const View<Real, 3> z = by_head(z_.view.rows(layout_.first_row(s), layout_.length(s)), dh);
+    const View<Real, 3> z = by_head(z_.rows(layout_.first_row(s), layout_.length(s)), dh);
     for (Index h = 0; h < config_.n_heads; ++h)
       problems.push_back({.a = head(z, h), .b = W_O.rows(h * dh, dh), .c = head(result, h)});
   }
@@ -195,7 +195,7 @@ typename Forward<Real>::KeysValues Forward<Real>::keys_values(Index layer) {
     const Index keys = layout_.past() + layout_.rows();
     if (KvCache* cache = options_.cache) return {cache->keys(layer, keys), cache->values(layer, keys)};
   }
-  return {k_.view, v_.view};
+  return {k_, v_};
 }
 
 // What forward.cc calls; the rest follows from it.

@@ -1,4 +1,4 @@
-#include <cstdlib>  // for aligned_alloc
+#include <cstdlib>  // for posix_memalign
 #include <new>      // for bad_alloc
 
 #include "kirchhoff/tensor/tensor.h"
@@ -15,16 +15,16 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 }  // namespace
 
-// Every first touch of a page costs a fault, about 0.25 us for 4 KiB: 8 % of a forward of 1024 tokens, most of it in
-// the logits. In pages of 2 MiB there are 512 times fewer.
+// Pages of 2 MiB instead of 4 KiB: 512 times fewer faults when memory is first touched (8 % of a forward of 1024
+// tokens, most of it in the logits), and far fewer misses where a kernel strides through rows (attention: up to twice
+// as fast). The last part of an array that fills no huge page lies in small ones.
 void* allocate_array(std::size_t bytes) {
-  const bool large = bytes >= 2 * kHugePage;
-  const std::size_t alignment = large ? kHugePage : kCacheLine;
-  const std::size_t rounded = (bytes / alignment + 1) * alignment;
-  void* memory = std::aligned_alloc(alignment, rounded);
-  if (memory == nullptr) throw std::bad_alloc();
+  const bool large = bytes >= kHugePage;
+  void* memory = nullptr;
+  if (posix_memalign(&memory, large ? kHugePage : kCacheLine, bytes + kCacheLine) != 0) throw std::bad_alloc();
 #ifdef MADV_HUGEPAGE
-  if (large) madvise(memory, bytes, MADV_HUGEPAGE);  // advice: what becomes of it does not matter
+  if (large)
+    madvise(memory, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // advice: it does not matter what becomes of it
 #endif
   return memory;
 }
