@@ -1,6 +1,7 @@
 #include "model/hf_config.h"
 
-#include <cmath>  // for sqrt
+#include <cmath>     // for sqrt
+#include <optional>  // for optional
 
 #include "model/rotary.h"
 
@@ -164,22 +165,32 @@ RotaryTable rope_table(ConfigReader& parameters, double theta, Index rotary_dim)
 }
 
 void read_rope(ConfigReader& config, ModelConfig& model, const RopeOptions& options) {
-  double theta = config.positive_or(options.theta_key, options.theta);
-  double fraction = options.fraction_key.empty() ? 1.0 : config.positive_or(options.fraction_key, options.fraction);
-  const std::string_view key = config.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
-  config.ignore({"rope_parameters", "rope_scaling"});
-  const auto rotary_dim = [&] {
-    const auto turned = static_cast<Index>(static_cast<double>(model.d_head) * fraction);
+  const double theta = config.positive_or(options.theta_key, options.theta);
+  const double fraction =
+      options.fraction_key.empty() ? 1.0 : config.positive_or(options.fraction_key, options.fraction);
+  const auto rotary_dim = [&](double part) {
+    const auto turned = static_cast<Index>(static_cast<double>(model.d_head) * part);
     check(turned >= 2 && turned % 2 == 0 && turned <= model.d_head, ErrorCode::format,
-          "'{}': {} of {} dimensions of a head are rotated ({} = {}), expected an even number", config.file(), turned,
-          model.d_head, options.fraction_key.empty() ? "head_dim" : options.fraction_key, fraction);
+          "'{}': {} of the {} dimensions of a head are rotated ({}), expected an even number", config.file(), turned,
+          model.d_head,
+          options.fraction_key.empty() ? "all of them" : fmt::format("{} = {}", options.fraction_key, part));
     return turned;
   };
-  if (!config.has(key)) return set_rotary(model, plain_rotary(theta, rotary_dim()));
-  ConfigReader parameters = config.object(key);
-  if (!options.fraction_key.empty()) fraction = parameters.positive_or("partial_rotary_factor", fraction);
-  set_rotary(model, rope_table(parameters, theta, rotary_dim()));
-  parameters.finish();
+  std::optional<RotaryTable> table;
+  for (const std::string_view key : {"rope_parameters", "rope_scaling"}) {
+    if (!config.has(key)) {
+      config.ignore({key});
+      continue;
+    }
+    ConfigReader parameters = config.object(key);
+    const double part = options.fraction_key.empty() ? 1.0 : parameters.positive_or("partial_rotary_factor", fraction);
+    RotaryTable found = rope_table(parameters, theta, rotary_dim(part));
+    parameters.finish();
+    if (table && table->inv_freq != found.inv_freq)
+      config.bad_value(key, "the same rotation as rope_parameters beside it", ErrorCode::format);
+    table = std::move(found);
+  }
+  set_rotary(model, table ? std::move(*table) : plain_rotary(theta, rotary_dim(fraction)));
 }
 
 void set_windows(ConfigReader& config, ModelConfig& model, Index window,
@@ -239,7 +250,7 @@ void output_head(Recipe& recipe, bool tied, const std::string& head) {
   recipe.tied = tied;
   recipe.config.d_vocab_out = recipe.config.d_vocab;
   if (tied) {
-    recipe.ignorable.push_back(head);
+    recipe.tied_head = head;
   } else {
     recipe.add("W_U", head);
   }

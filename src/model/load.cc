@@ -144,6 +144,8 @@ class Loader {
         for (double value : values.values())
           check(value == 0.0, ErrorCode::unsupported,
                 "'{}': tensor '{}' is not zero; a model with this term is not implemented", tensor.file, tensor.name);
+      } else if (recipe_.tied && tensor.name == recipe_.tied_head) {
+        refuse_another_head(steps, tensor);
       } else if (!listed(recipe_.ignorable, tensor.name)) {
         throw Error(ErrorCode::format,
                     fmt::format("'{}': unexpected tensor '{}' {}: nothing in the config asks for it", tensor.file,
@@ -152,6 +154,19 @@ class Loader {
       }
       model_.origin.ignored.push_back(tensor.name);
     }
+  }
+
+  /// Some files repeat the embedding as the head that is tied to it. Where the two differ, config and weights
+  /// contradict each other, and programs disagree about which of them to believe.
+  static void refuse_another_head(const std::vector<Step>& steps, const io::StoredTensor& head) {
+    const auto embedding =
+        std::find_if(steps.begin(), steps.end(), [](const Step& step) { return step.slot.name == "W_E"; });
+    const io::StoredTensor& tied = *embedding->tensor;
+    if (head.dtype == tied.dtype && head.shape == tied.shape && std::ranges::equal(head.bytes, tied.bytes)) return;
+    throw Error(ErrorCode::format,
+                fmt::format("'{}': the config ties the unembedding to '{}', but tensor '{}' has other values",
+                            head.file, tied.name, head.name),
+                "set tie_word_embeddings to false to use it, or remove the tensor");
   }
 
   static Index float_bytes(const std::vector<Step>& steps) {

@@ -20,7 +20,8 @@ struct TensorRule {
 struct Recipe {
   ModelConfig config;
   std::vector<TensorRule> rules;
-  bool tied = false;  ///< W_U is W_E
+  bool tied = false;      ///< W_U is W_E
+  std::string tied_head;  ///< a tensor that may exist then, if it repeats W_E
 
   /// Candidates for {P} in tensor names; the first that gives an existing W_E tensor is taken.
   std::vector<std::string> prefixes = {""};

@@ -301,6 +301,20 @@ std::vector<float> row_of(const WeightMatrix& matrix, Index row) {
   return values;
 }
 
+TEST(Families, RotationUnderTwoNamesMustBeOne) {
+  Json config = config_of("llama-gqa");
+  config["rope_parameters"] = {{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 500.0}};
+  const Json same = {{"type", "linear"}, {"factor", 2.0}, {"rope_theta", 500.0}};
+  EXPECT_DOUBLE_EQ(with(config, "rope_scaling", same).rotary_tables[0].inv_freq[0], 0.5);
+  EXPECT_EQ(refused(config, "rope_scaling", {{"type", "linear"}, {"factor", 4.0}, {"rope_theta", 500.0}}).code(),
+            ErrorCode::format);
+  refused(config_of("gemma3"), "rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}});
+}
+
+TEST(Families, AnEpsilonThatClassesDisagreeAboutMustBeStated) {
+  for (const char* folder : {"phi3", "olmo2"}) refused(config_of(folder), "rms_norm_eps", nullptr);
+}
+
 TEST(Families, NeoxFractionUnderTwoNamesMustBeOne) {
   const Json config = config_of("gpt_neox-parallel");  // rotary_pct 0.25
   EXPECT_EQ(with(config, "partial_rotary_factor", 0.25).rotary_dim, 4);

@@ -54,14 +54,6 @@ TEST(Load, KnownBuffersAreIgnoredAndListed) {
             (std::vector<std::string>{"model.layers.0.self_attn.rotary_emb.inv_freq"}));
 }
 
-TEST(Load, TiedModelsIgnoreAHeadInTheFile) {
-  io::ModelFiles files = opened("gpt2");
-  files.checkpoint.tensors.push_back(test::counting("lm_head.weight", {131, 32}));
-  const Model model = load_model(files);
-  EXPECT_TRUE(model.tied);
-  EXPECT_EQ(model.weights.W_U.storage().data, model.weights.W_E.storage().data);
-}
-
 TEST(Load, MoreLayersInTheFileThanInTheConfig) {
   io::ModelFiles files = opened("llama-gqa");
   files.config["num_hidden_layers"] = 1;
@@ -104,6 +96,20 @@ TEST(Load, NonFiniteWeightsAreCountedAndNeedAFlag) {
   test::replace(gpt2, "transformer.h.1.mlp.c_fc.weight",
                 test::stored("transformer.h.1.mlp.c_fc.weight", {32, 128}, values));
   test::expect_mentions(error_of_loading(gpt2), {"transformer.h.1.mlp.c_fc.weight", "1 values"});
+}
+
+TEST(Load, ARepeatedHeadMustBeTheEmbeddingThatItIsTiedTo) {
+  io::ModelFiles files = opened("llama-llama3-rope");
+  io::StoredTensor head = *files.checkpoint.find("model.embed_tokens.weight");
+  head.name = "lm_head.weight";
+  files.checkpoint.tensors.push_back(head);
+  EXPECT_TRUE(load_model(files).tied);
+  test::replace(files, "lm_head.weight", test::wavy("lm_head.weight", head.shape, 1.0));
+  const Error error = error_of_loading(files);
+  EXPECT_EQ(error.code(), ErrorCode::format);
+  test::expect_mentions(error, {"lm_head.weight", "model.embed_tokens.weight"});
+  files.config["tie_word_embeddings"] = false;
+  EXPECT_FALSE(load_model(files).tied);
 }
 
 TEST(Load, MapsWhatNeedsNoConversion) {

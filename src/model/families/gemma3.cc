@@ -16,6 +16,7 @@ void read_gemma3_rope(ConfigReader& c, ModelConfig& model) {
   RotaryTable local = plain_rotary(local_theta, model.d_head);
   c.ignore({"rope_parameters", "rope_scaling"});
   if (c.has("rope_parameters")) {
+    c.expect("rope_scaling", nullptr);  // which of them counts is not said
     ConfigReader by_type = c.object("rope_parameters");
     ConfigReader full = by_type.object("full_attention");
     global = hf::rope_table(full, global_theta, model.d_head);

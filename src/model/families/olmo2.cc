@@ -9,6 +9,7 @@ namespace {
 Recipe olmo2_hf(ConfigReader& c) {
   Recipe recipe;
   ModelConfig& model = recipe.config;
+  c.require({"rms_norm_eps"});
   hf::read_llama_like(c, model);
   hf::read_rope(c, model);
   model.pre_norm = false;

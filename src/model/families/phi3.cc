@@ -9,6 +9,7 @@ namespace {
 Recipe phi3_hf(ConfigReader& c) {
   Recipe recipe;
   ModelConfig& model = recipe.config;
+  c.require({"rms_norm_eps"});
   hf::read_llama_like(c, model);
   hf::read_rope(c, model, {.fraction = 1.0, .fraction_key = "partial_rotary_factor"});
   hf::set_windows(c, model, c.count_or("sliding_window", 0, kMaxPositions), [](Index) { return true; });
