@@ -30,7 +30,7 @@ std::string totals_lines(const Terminal& terminal, const Attribution& attributio
   add("MLPs", PartKind::mlp);
   add("biases", PartKind::bias);
   const bool closed = attribution.closure <= 1e-5;
-  text = fmt::format("  {}\n  the model's own {:+.4f}; closure {}\n", wrapped(text, terminal.columns() - 2, "    "),
+  text = fmt::format("  {}\n  model's own {:+.4f}; closure {}\n", wrapped(text, terminal.columns() - 2, "    "),
                      attribution.own,
                      terminal.paint(closed ? Style::good : Style::error, fmt::format("{:.1e}", attribution.closure)));
   if (attribution.soft_capped) text += fmt::format("  after the logit soft-cap {:+.4f}\n", *attribution.soft_capped);

@@ -46,6 +46,7 @@ Provenance provenance(const Session& session, const Subject& subject) {
 
 Json new_result(std::string_view name, const Session& session, const Subject& subject) {
   Json result = kirchhoff::new_result(name);
+  result["ids"] = subject.prompt.ids;
   result["provenance"] = to_json(provenance(session, subject), subject.names());
   return result;
 }

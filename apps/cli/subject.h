@@ -32,7 +32,7 @@ Trace run_subject(Session& session, const Subject& subject, std::vector<std::str
 
 Provenance provenance(const Session& session, const Subject& subject);
 
-/// {"schema", "version", "model", "tokens" ...}: the beginning of an analysis' JSON.
+/// {"schema", "version", "ids", "provenance"}: the beginning of an analysis' JSON.
 Json new_result(std::string_view name, const Session& session, const Subject& subject);
 
 /// The lines above every analysis: model, prompt with T and BOS, and `metric` if not empty.

@@ -39,8 +39,9 @@ std::vector<std::string> Table::lines(const Terminal& terminal, Index width) con
     std::string line;
     Index used = 0, pending = 0;  // spaces wait until something follows them
     for (std::size_t c = 0; c < columns_.size() && used + pending < width; ++c) {
-      const std::string text = clipped(text_of(c), std::min(cells[c], width - used - pending));
-      const Index blank = cells[c] - display_width(text);
+      const Index room = std::min(cells[c], width - used - pending);
+      const std::string text = clipped(text_of(c), room);
+      const Index blank = room - display_width(text);
       if (columns_[c].right_aligned) pending += blank;
       if (!text.empty()) {
         line += std::string(static_cast<std::size_t>(pending), ' ') + terminal.paint(style_of(c), text);
@@ -64,6 +65,24 @@ std::string Table::render(const Terminal& terminal) const {
   for (const std::string& line : lines(terminal, std::max<Index>(10, terminal.columns() - 2)))
     text += fmt::format("  {}\n", line);
   return text;
+}
+
+std::string flowing(const std::vector<std::vector<std::string>>& blocks, Index gap, Index columns) {
+  std::string text;
+  std::vector<std::vector<std::string>> row;
+  Index used = 2;
+  for (const auto& block : blocks) {
+    Index width = 0;
+    for (const std::string& line : block) width = std::max(width, display_width(line));
+    if (!row.empty() && used + gap + width > columns) {
+      text += side_by_side(row, gap);
+      row.clear();
+      used = 2;
+    }
+    used += (row.empty() ? 0 : gap) + width;
+    row.push_back(block);
+  }
+  return text + side_by_side(row, gap);
 }
 
 std::string side_by_side(const std::vector<std::vector<std::string>>& blocks, Index gap) {

@@ -39,5 +39,7 @@ class Table {
 
 /// Blocks of lines next to each other, `gap` cells apart.
 std::string side_by_side(const std::vector<std::vector<std::string>>& blocks, Index gap);
+/// The same with as many blocks in a row as fit, in rows below each other.
+std::string flowing(const std::vector<std::vector<std::string>>& blocks, Index gap, Index columns);
 
 }  // namespace kirchhoff::cli

@@ -114,8 +114,9 @@ std::string json_complaint(std::string_view text, std::size_t position, std::str
   for (char c : what)
     cleaned += static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7F ? '?' : c;
   constexpr std::size_t kLongest = 200;
-  if (cleaned.size() > kLongest) cleaned = cleaned.substr(0, kLongest) + "...";
-  return cleaned;
+  if (cleaned.size() <= kLongest) return cleaned;
+  cleaned.resize(kLongest);
+  return cleaned.append("...");
 }
 
 nlohmann::ordered_json parse_json(std::string_view text, const std::string& path, const JsonLimits& limits) {

@@ -46,6 +46,11 @@ TEST(SideBySide, KeepsColumnsApart) {
   EXPECT_EQ(side_by_side({{"aa", "a"}, {"b", "bb", "bbb"}}, 2), "  aa  b\n  a   bb\n      bbb\n");
 }
 
+TEST(Flowing, BeginsARowWhereTheNextBlockDoesNotFit) {
+  EXPECT_EQ(flowing({{"aa"}, {"bb"}, {"cc"}}, 1, 7), "  aa bb\n  cc\n");
+  EXPECT_EQ(flowing({{"aaaaaaaaaa"}, {"b"}}, 1, 4), "  aaaaaaaaaa\n  b\n");
+}
+
 TEST(HeatGrid, ShowsTenthsWithSignAndNothingWhereThereIsNothing) {
   const std::vector<double> values = {1.0, -0.32, 0.04, std::nan("")};
   const HeatGrid grid{.values = {values.data(), {2, 2}}, .full = 1.0, .rows = {"a", "b"}, .columns = {"0", "1"}};

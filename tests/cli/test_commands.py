@@ -14,7 +14,7 @@ class Screens(Case):
 
     def test_info(self):
         text = self.ok("model", "info", GOLDEN / "gpt2")
-        self.assertIn("tokenizer: none", text)
+        self.assertIn("tokenizer   none", text)
         self.assertIn("fingerprint", text)
 
     def test_gemm(self):

@@ -23,6 +23,7 @@ class Run(Case):
             logits, vocabulary = doubles(entry), entry[1][1]
             last = logits[-vocabulary:]
             result = self.json("run", GOLDEN / folder, "--ids", ids_of(tokens), "--top", "7")
+            self.assertEqual(result["ids"], tokens)
             self.assertEqual(len(result["top"]), 7)
             order = sorted(range(vocabulary), key=lambda i: -last[i])[:7]
             self.assertEqual([t["id"] for t in result["top"]], order)

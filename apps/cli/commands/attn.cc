@@ -58,7 +58,7 @@ std::string summary(const Session& session, const std::vector<HeadHabits>& all, 
                                                   ranking(session, all, &HeadHabits::current, "same position", count),
                                                   ranking(session, all, &HeadHabits::first, "first position", count)};
   if (all.front().induction >= 0.0) blocks.push_back(ranking(session, all, &HeadHabits::induction, "induction", count));
-  return side_by_side(blocks, 4);
+  return flowing(blocks, 3, session.out.columns());
 }
 
 /// The pattern in tenths; what a causal query cannot see stays blank.
@@ -135,8 +135,7 @@ int attn_command(Session& session, const Command& command, const AttnCommand& op
       const HeadRead read = read_head(subject.model, trace, layer, head, pos);
       reads.push_back(to_json(read));
       if (json) continue;
-      session.out.write(
-          fmt::format("  from {}, entropy {:.2f} nats, reads most from\n", subject.shown_at(pos), read.entropy));
+      session.out.write(fmt::format("  from {}, entropy {:.2f}:\n", subject.shown_at(pos), read.entropy));
       session.out.write(sources_table(session, subject, read, options.top));
     }
     if (json)
@@ -149,8 +148,9 @@ int attn_command(Session& session, const Command& command, const AttnCommand& op
   }
   session.out.write("\n");
   session.out.write(note(session.out, "attention says where a head looks, not what it does"));
-  session.out.write(note(session.out, heads.empty() ? "means over the queries of this prompt"
-                                                    : "× |v W_O|: the length of what is written, attention included"));
+  session.out.write(note(
+      session.out, heads.empty() ? "means over the queries of this prompt"
+                                 : "× |v W_O|: the length of what is written, attention included; entropies in nats"));
   if (heads.empty()) session.out.write(next_line(session, "dla", subject));
   return 0;
 }

@@ -144,7 +144,7 @@ void print_screen(Session& session, const Subject& subject, const Explanation& e
   write({titled(title("Strongest heads"), head_lines(session, subject, e.heads, e.reads)),
          titled(e.mlps.empty() ? "" : title("and MLPs"), mlp_lines(session, e.mlps))});
   if (const auto grid = grid_lines(session, subject.model.config, e.attribution); !grid.empty())
-    write({titled(fmt::format("{}  in tenths of the largest", title("Parts by layer")), grid)});
+    write({titled(fmt::format("{}, tenths of the largest", title("Parts by layer")), grid)});
   out.write("\n");
   const Provenance source = provenance(session, subject);
   out.write(note(out, fmt::format("{}", fmt::join(assumptions(subject), "; "))));

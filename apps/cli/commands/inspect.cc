@@ -111,7 +111,7 @@ int inspect_command(Session& session, const InspectCommand& options) {
   Terminal& out = session.out;
   out.write(
       fmt::format("{} · {} · {}\n", found.path, found.format, readable_bytes(static_cast<Index>(found.file_size))));
-  for (const std::string& remark : remarks) out.write(fmt::format("{}\n", remark));
+  for (const std::string& remark : remarks) out.write(wrapped(remark, out.columns() - 2, "  ").append("\n"));
   if (!found.keys.empty())
     out.write(fmt::format("\n{}\n{}", out.paint(Style::title, "Keys"), key_table(session, found.keys)));
   if (!found.tensors.empty())

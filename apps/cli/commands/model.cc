@@ -1,6 +1,7 @@
 #include <filesystem>  // for is_directory
 #include <memory>      // for make_shared
 
+#include "attribution_view.h"
 #include "commands.h"
 #include "json_option.h"
 #include "kirchhoff/base/error.h"
@@ -9,6 +10,7 @@
 #include "opened_model.h"
 #include "progress_printer.h"
 #include "table.h"
+#include "text_width.h"
 #include "units.h"
 
 namespace kirchhoff::cli {
@@ -54,13 +56,20 @@ int info_command(Session& session, const InfoCommand& options) {
     return 0;
   }
   Terminal& out = session.out;
-  for (const std::string& line : describe(model)) out.write(fmt::format("{}\n", line));
-  out.write(
-      fmt::format("tokenizer: {}\n", tokenizer.empty() ? "none: the model works with ids (--ids 1,2,3)" : tokenizer));
-  if (!bos.empty()) out.write(fmt::format("{}\n", bos));
-  out.write(fmt::format("fingerprint: {} (sampled sha256 of the weight files{})\n",
-                        io::fingerprint(opened.files).substr(0, 16), options.hash ? "" : "; --hash reads them whole"));
-  if (options.hash) out.write(fmt::format("sha256: {}\n", sha256));
+  constexpr Index kLabel = 12;  // describe() puts its labels in a column of this width
+  const auto write = [&out](const std::string& line) {
+    out.write(wrapped(line, out.columns() - kLabel, std::string(kLabel, ' ')).append("\n"));
+  };
+  const auto write_fact = [&](std::string_view label, const std::string& text) {
+    if (!text.empty()) write(padded(label, kLabel) + text);
+  };
+  for (const std::string& line : describe(model)) write(line);
+  write_fact("tokenizer", tokenizer.empty() ? "none: the model works with ids (--ids 1,2,3)" : tokenizer);
+  write_fact("prompts", bos);
+  write_fact("fingerprint",
+             fmt::format("{} (sampled sha256 of the weight files{})", io::fingerprint(opened.files).substr(0, 16),
+                         options.hash ? "" : "; --hash reads them whole"));
+  write_fact("sha256", sha256);
   return 0;
 }
 
@@ -119,7 +128,7 @@ void print_comparison(Session& session, const Comparison& comparison) {
   }
   out.write(table.render(out));
   for (const SkippedKind& kind : comparison.skipped)
-    out.write(fmt::format("  {}: {} tensors not compared: {}\n", kind.kind, kind.tensors, kind.reason));
+    out.write(note(out, fmt::format("{}: {} tensors not compared: {}", kind.kind, kind.tensors, kind.reason)));
   for (const std::string& failure : comparison.failures)
     out.write(fmt::format("  {} {}\n", out.paint(Style::error, "failed:"), failure));
   out.write(

@@ -46,8 +46,8 @@ ModelFiles open_model_files(const std::string& argument, const OpenOptions& opti
 std::string content_hash(const ModelFiles& files);
 
 /// A cheap stand-in for content_hash that every result can carry: sha256 over each weight file's size and 256 blocks of
-/// 4 KiB spread evenly over it (all of it, if it is smaller than those). It tells files apart; it does not prove that two
-/// files are equal.
+/// 4 KiB spread evenly over it (all of it, if it is smaller than those). It tells files apart; it does not prove that
+/// two files are equal.
 std::string fingerprint(const ModelFiles& files);
 
 }  // namespace kirchhoff::io

@@ -48,13 +48,13 @@ struct ModelConfig {
 
   // Embedding and positions
   Positions positions = Positions::none;
-  double embed_scale = 1.0;  ///< Gemma: sqrt(d_model)
-  bool embed_norm = false;   ///< BLOOM: a norm after the embedding
-  Index rotary_dim = 0;      ///< first dimensions of a head that turn
-  bool rotary_adjacent = false;  ///< pairs (2j, 2j+1) (GPT-J) instead of (j, j + rotary_dim/2)
-  std::vector<RotaryTable> rotary_tables;  ///< one, or one for global and one for local layers
+  double embed_scale = 1.0;                  ///< Gemma: sqrt(d_model)
+  bool embed_norm = false;                   ///< BLOOM: a norm after the embedding
+  Index rotary_dim = 0;                      ///< first dimensions of a head that turn
+  bool rotary_adjacent = false;              ///< pairs (2j, 2j+1) (GPT-J) instead of (j, j + rotary_dim/2)
+  std::vector<RotaryTable> rotary_tables;    ///< one, or one for global and one for local layers
   std::vector<Index> rotary_table_of_layer;  ///< [n_layers] index into rotary_tables
-  std::vector<double> alibi_slopes;        ///< [n_heads], positive; already divided by what the family divides by
+  std::vector<double> alibi_slopes;          ///< [n_heads], positive; already divided by what the family divides by
 
   // Blocks
   NormKind norm = NormKind::layer_norm;
@@ -62,15 +62,15 @@ struct ModelConfig {
   bool pre_norm = true;    ///< norms before attention and MLP; false: OLMo-2
   bool post_norm = false;  ///< norms on the sublayers' outputs before they are added: Gemma-2/3, OLMo-2
   bool final_norm = true;
-  bool parallel = false;   ///< attention and MLP both read resid_pre
+  bool parallel = false;     ///< attention and MLP both read resid_pre
   bool shared_norm = false;  ///< parallel blocks in which ln1 also feeds the MLP (GPT-J, Phi, Falcon-7B): ln2 is ln1
   bool attn_only = false;
 
   // Attention
   bool causal = true;
-  std::vector<Index> window_of_layer;  ///< [n_layers] query q sees keys q-w+1..q; 0: all
+  std::vector<Index> window_of_layer;       ///< [n_layers] query q sees keys q-w+1..q; 0: all
   std::vector<double> attn_scale_of_layer;  ///< [n_layers] scores = (q . k) * scale
-  double attn_softcap = 0.0;           ///< c * tanh(s / c) if > 0
+  double attn_softcap = 0.0;                ///< c * tanh(s / c) if > 0
   QkNorm qk_norm = QkNorm::none;
 
   // MLP

@@ -10,9 +10,9 @@
 
 namespace kirchhoff {
 
-/// A weight matrix that acts as y = x W, x: [.., d_in], W: [d_in, d_out]. In memory every family's matrices lie the same
-/// way: d_out rows of d_in contiguous values (W transposed), so per-head slices of W_Q, W_K, W_V are blocks of rows and
-/// those of W_O blocks of columns.
+/// A weight matrix that acts as y = x W, x: [.., d_in], W: [d_in, d_out]. In memory every family's matrices lie the
+/// same way: d_out rows of d_in contiguous values (W transposed), so per-head slices of W_Q, W_K, W_V are blocks of
+/// rows and those of W_O blocks of columns.
 ///
 /// Either expanded (float32 in memory or borrowed from a mapped file), or packed: as the file has it, expanded into a
 /// caller's buffer when its turn comes. Both give the same bits.
@@ -70,36 +70,38 @@ struct NormWeights {
 };
 
 /// One block. Head h of W_Q is rows [h d_head, (h+1) d_head) of its storage; W_K and W_V have n_kv_heads, kv head g
-/// serving query heads g r .. g r + r - 1, r = n_heads / n_kv_heads; head h of W_O is columns h d_head ... of its storage.
+/// serving query heads g r .. g r + r - 1, r = n_heads / n_kv_heads; head h of W_O is columns h d_head ... of its
+/// storage.
 struct LayerWeights {
   NormWeights ln1, ln2;            ///< before attention and MLP (shared_norm: ln2 unused)
   NormWeights ln1_post, ln2_post;  ///< on the sublayers' outputs, if post_norm
   WeightMatrix W_Q, W_K, W_V;      ///< [d_model, n_heads d_head], [d_model, n_kv_heads d_head] twice
   WeightMatrix W_O;                ///< [n_heads d_head, d_model]
   WeightVector b_Q, b_K, b_V, b_O;
-  WeightVector q_norm, k_norm;     ///< [d_head] or [heads d_head]
-  WeightMatrix W_in, W_gate;       ///< [d_model, d_mlp]
-  WeightMatrix W_out;              ///< [d_mlp, d_model]
-  WeightVector b_in, b_gate, b_out;  ///< b_in of a gated MLP is added to x W_in (not TransformerLens's after-product bias)
-  WeightVector mlp_ln_w, mlp_ln_b;   ///< solu_ln
+  WeightVector q_norm, k_norm;  ///< [d_head] or [heads d_head]
+  WeightMatrix W_in, W_gate;    ///< [d_model, d_mlp]
+  WeightMatrix W_out;           ///< [d_mlp, d_model]
+  WeightVector b_in, b_gate,
+      b_out;  ///< b_in of a gated MLP is added to x W_in (not TransformerLens's after-product bias)
+  WeightVector mlp_ln_w, mlp_ln_b;  ///< solu_ln
 };
 
 struct Weights {
-  WeightMatrix W_E;       ///< storage [d_vocab, d_model]: row t is token t's embedding
-  WeightMatrix W_pos;     ///< storage [n_ctx, d_model]: row p is position p's (OPT's two extra rows are dropped)
-  NormWeights ln_embed;   ///< if embed_norm
+  WeightMatrix W_E;      ///< storage [d_vocab, d_model]: row t is token t's embedding
+  WeightMatrix W_pos;    ///< storage [n_ctx, d_model]: row p is position p's (OPT's two extra rows are dropped)
+  NormWeights ln_embed;  ///< if embed_norm
   std::vector<LayerWeights> layers;
   NormWeights ln_final;
-  WeightMatrix W_U;       ///< [d_model, d_vocab_out], storage [d_vocab_out, d_model]; shares W_E's memory if tied
+  WeightMatrix W_U;  ///< [d_model, d_vocab_out], storage [d_vocab_out, d_model]; shares W_E's memory if tied
   WeightVector b_U;
 };
 
 /// Where a model came from and what was done to it on the way in.
 struct ModelOrigin {
   std::string argument, path, format;
-  std::vector<std::string> folded;         ///< "fused c_attn split into q, k, v", "norm gains stored as w, used as 1 + w"
-  std::vector<std::string> ignored;        ///< tensors and keys that are known to carry nothing (causal masks, dropout)
-  Index weight_bytes = 0;                  ///< of the float32 weights, tied ones once
+  std::vector<std::string> folded;   ///< "fused c_attn split into q, k, v", "norm gains stored as w, used as 1 + w"
+  std::vector<std::string> ignored;  ///< tensors and keys that are known to carry nothing (causal masks, dropout)
+  Index weight_bytes = 0;            ///< of the float32 weights, tied ones once
   bool packed = false;
 };
 

@@ -29,15 +29,10 @@ struct View {
     }
   }
   /// A mutable view is also a constant one.
-  operator View<const T, R>() const
-    requires(!std::is_const_v<T>)
-  {
-    return {data, dim, stride};
-  }
+  operator View<const T, R>() const requires(!std::is_const_v<T>) { return {data, dim, stride}; }
 
   template <class... I>
-    requires(sizeof...(I) == R)
-  T& operator()(I... i) const {
+  requires(sizeof...(I) == R) T& operator()(I... i) const {
     Index offset = 0;
     std::size_t a = 0;
     ((assert(i >= 0 && i < dim[a]), offset += static_cast<Index>(i) * stride[a], ++a), ...);
@@ -45,9 +40,7 @@ struct View {
   }
 
   /// The sub-view at index i of the first axis.
-  View<T, R - 1> at(Index i) const
-    requires(R > 1)
-  {
+  View<T, R - 1> at(Index i) const requires(R > 1) {
     assert(i >= 0 && i < dim[0]);
     View<T, R - 1> v;
     v.data = data + i * stride[0];
@@ -68,9 +61,7 @@ struct View {
   }
 
   /// Row i as a span; the last axis must be contiguous.
-  std::span<T> row(Index i) const
-    requires(R == 2)
-  {
+  std::span<T> row(Index i) const requires(R == 2) {
     assert(stride[1] == 1 && i >= 0 && i < dim[0]);
     return {data + i * stride[0], static_cast<std::size_t>(dim[1])};
   }

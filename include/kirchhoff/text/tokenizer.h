@@ -32,13 +32,13 @@ struct Encoding {
 
 /// A token as people need to see it (viewer-and-cli section 4).
 struct TokenInfo {
-  std::string piece;   ///< the vocabulary's own string ("Ġthe", "▁the", "<0x0A>")
-  std::string bytes;   ///< the bytes it stands for inside a text (" the", "\n"); for a special token its name
+  std::string piece;  ///< the vocabulary's own string ("Ġthe", "▁the", "<0x0A>")
+  std::string bytes;  ///< the bytes it stands for inside a text (" the", "\n"); for a special token its name
   bool special = false;
 };
 
-/// Text <-> ids for one vocabulary. Immutable and safe to share between threads. Loss-free on bytes: decoding the ids of
-/// a byte-level or byte-fallback encoding gives back the (normalised) bytes.
+/// Text <-> ids for one vocabulary. Immutable and safe to share between threads. Loss-free on bytes: decoding the ids
+/// of a byte-level or byte-fallback encoding gives back the (normalised) bytes.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -50,14 +50,15 @@ class Tokenizer {
   /// The bytes of `ids`, loss-free: no U+FFFD, no clean-up; a leading-space convention is undone like decode does.
   virtual std::string decode_bytes(std::span<const TokenId> ids) const = 0;
 
-  virtual Index size() const = 0;                            ///< ids are below it; holes may exist
-  virtual const TokenInfo* find(TokenId id) const = 0;       ///< null for a hole or an id out of range
+  virtual Index size() const = 0;                                          ///< ids are below it; holes may exist
+  virtual const TokenInfo* find(TokenId id) const = 0;                     ///< null for a hole or an id out of range
   virtual std::optional<TokenId> id_of(std::string_view piece) const = 0;  ///< by vocabulary string, added tokens too
   virtual std::optional<TokenId> bos() const = 0;
   virtual std::optional<TokenId> eos() const = 0;
-  /// Whether the file itself says that BOS is prepended (template, add_bos_token, tokenizer.ggml.add_bos_token); empty if it is silent.
+  /// Whether the file itself says that BOS is prepended (template, add_bos_token, tokenizer.ggml.add_bos_token); empty
+  /// if it is silent.
   virtual std::optional<bool> prepends_bos() const = 0;
-  virtual std::string description() const = 0;               ///< "byte-level BPE, 49152 tokens (tokenizer.json)"
+  virtual std::string description() const = 0;  ///< "byte-level BPE, 49152 tokens (tokenizer.json)"
 };
 
 /// From tokenizer.json (already read; `path` is for messages) and tokenizer_config.json (may be null).
@@ -67,13 +68,13 @@ std::shared_ptr<const Tokenizer> make_tokenizer(const std::string& tokenizer_jso
 
 /// A GGUF vocabulary: the `tokenizer.ggml.*` keys.
 struct GgufVocabulary {
-  std::string path;                 ///< for messages
-  std::string model;                ///< tokenizer.ggml.model: "gpt2", "llama"
-  std::string pre;                  ///< tokenizer.ggml.pre; may be empty
-  std::string architecture;         ///< general.architecture: decides what the file does not say (Phi-3, NeoX)
+  std::string path;          ///< for messages
+  std::string model;         ///< tokenizer.ggml.model: "gpt2", "llama"
+  std::string pre;           ///< tokenizer.ggml.pre; may be empty
+  std::string architecture;  ///< general.architecture: decides what the file does not say (Phi-3, NeoX)
   std::vector<std::string> tokens;
-  std::vector<double> scores;              ///< empty if absent
-  std::vector<std::int64_t> token_types;   ///< llama.cpp's: 1 normal, 2 unknown, 3 control, 4 user defined, 6 byte
+  std::vector<double> scores;             ///< empty if absent
+  std::vector<std::int64_t> token_types;  ///< llama.cpp's: 1 normal, 2 unknown, 3 control, 4 user defined, 6 byte
   std::vector<std::string> merges;
   std::optional<TokenId> bos, eos;
   std::optional<bool> add_bos, add_space_prefix;
@@ -81,7 +82,8 @@ struct GgufVocabulary {
 std::shared_ptr<const Tokenizer> make_tokenizer(const GgufVocabulary& vocabulary);
 
 /// llama2.c's tokenizer.bin: SentencePiece-style BPE by scores (bytes of the whole file).
-std::shared_ptr<const Tokenizer> make_llama2c_tokenizer(std::string_view file, const std::string& path, Index vocabulary_size);
+std::shared_ptr<const Tokenizer> make_llama2c_tokenizer(std::string_view file, const std::string& path,
+                                                        Index vocabulary_size);
 
 /// Toy vocabularies: a list of names, texts are names separated by single spaces (or single characters when every
 /// name is one character long). `bos` is the index of a BOS name, if any.
