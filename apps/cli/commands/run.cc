@@ -136,7 +136,7 @@ int run_command(Session& session, const Command& command, const RunCommand& opti
                                 subject.shown(subject.prompt.ids.back())));
   session.out.write(top_table(session, subject, top));
   if (options.loss && !prediction.losses.empty()) {
-    session.out.write(fmt::format("\n{}  {:.4f} nats a token, perplexity {:.2f}\n",
+    session.out.write(fmt::format("\n{}\n  {:.4f} nats a token, perplexity {:.5g}\n",
                                   session.out.paint(Style::title, "Loss"), mean, std::exp(mean)));
     session.out.write(loss_table(session, subject, prediction.losses));
   }
