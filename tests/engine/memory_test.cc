@@ -17,9 +17,12 @@ Index status_bytes(const std::string& key) {
 }
 
 /// The largest resident size while `work` runs, beyond what is resident before; less than 0 if the system does not
-/// tell.
+/// tell, or a sanitizer would be measured too.
 template <class Work>
 Index peak_growth(const Work& work) {
+#ifdef __SANITIZE_ADDRESS__
+  return -1;  // the sanitizer keeps what was freed
+#endif
   std::ofstream("/proc/self/clear_refs") << "5";  // resets the high-water mark
   const Index before = status_bytes("VmRSS");
   if (before == 0 || status_bytes("VmHWM") > before + (Index{8} << 20)) return -1;
