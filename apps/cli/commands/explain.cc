@@ -120,7 +120,7 @@ void print_json(Session& session, const Subject& subject, const Explanation& e, 
 
 void print_screen(Session& session, const Subject& subject, const Explanation& e, bool target_given) {
   Terminal& out = session.out;
-  const auto titled = [&out](const std::string& title, std::vector<std::string> lines) {
+  const auto titled = [](const std::string& title, std::vector<std::string> lines) {
     lines.insert(lines.begin(), title);
     return lines;
   };
