@@ -1,6 +1,6 @@
 #include "engine/forward.h"
 
-#include <algorithm>    // for min
+#include <algorithm>    // for copy_n, min
 #include <type_traits>  // for is_same_v
 #include <utility>      // for move
 
@@ -170,7 +170,12 @@ void Forward<Real>::norm(NormKind kind, const WeightVector& gain, const WeightVe
 template <class Real>
 typename Forward<Real>::ConstRows Forward<Real>::read_stream(const NormWeights& weights, Rows buffer,
                                                              const NormSites& sites) {
-  if (!config_.pre_norm || config_.norm == NormKind::none) return x_;
+  if (!config_.pre_norm || config_.norm == NormKind::none) {
+    if (!config_.parallel) return x_;
+    // The MLP's turn comes when attention has written to the stream: it needs what was there before.
+    std::copy_n(x_.data, x_.size(), buffer.data);
+    return buffer;
+  }
   norm(config_.norm, weights.w, weights.b, x_, buffer, sites);
   return buffer;
 }

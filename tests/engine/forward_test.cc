@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>  // for find_if
+
 #include "engine/support.h"
 #include "kirchhoff/base/parallel.h"
 #include "kirchhoff/engine/sites.h"
@@ -214,6 +216,26 @@ TEST(ForwardMasks, LongPromptsCrossTheBlocksOfTheMlp) {
   EXPECT_LE(relative_error(trace.at("blocks.0.mlp.hook_post").values(), exact.at("blocks.0.mlp.hook_post").values()),
             1e-5);
   EXPECT_LE(relative_error(trace.logits.values(), exact.logits.values()), 1e-5);
+}
+
+TEST(ForwardParallel, WithoutNormsTheMlpReadsTheStreamFromBeforeAttention) {
+  const auto shapes = capability_shapes();
+  const auto shape =
+      std::find_if(shapes.begin(), shapes.end(), [](const NamedShape& s) { return s.name == "gpt_neox"; });
+  ASSERT_NE(shape, shapes.end());
+  for (const bool shared : {false, true}) {
+    ModelConfig config = shape->config;
+    config.norm = NormKind::none;
+    config.final_norm = false;
+    config.shared_norm = shared;
+    const Model m = random_model(config, 1);
+    const TraceF64 trace = run_f64(m, test::random_tokens(5, config.d_vocab, 2), {.capture = {"**"}});
+    for (Index l = 0; l < config.n_layers; ++l) {
+      const LayerWeights& w = m.weights.layers[static_cast<std::size_t>(l)];
+      const auto want = test::multiply(trace.at(site_name(Site::resid_pre, l)).values(), w.W_in, w.b_in);
+      EXPECT_LE(relative_error(trace.at(site_name(Site::mlp_pre, l)).values(), want), 1e-12) << l;
+    }
+  }
 }
 
 // TransformerLens's solu_ln: solu, then LayerNorm over d_mlp.
