@@ -1,15 +1,10 @@
 #include "kirchhoff/model/load.h"
 
-#include <sys/mman.h>  // for madvise
-#include <unistd.h>    // for sysconf
-
 #include <algorithm>      // for any_of
-#include <atomic>         // for atomic
 #include <set>            // for set
 #include <unordered_map>  // for unordered_map
 
-#include "kirchhoff/base/parallel.h"
-#include "model/gather.h"
+#include "model/materialise.h"
 #include "model/resolve.h"
 #include "model/slots.h"
 
@@ -24,19 +19,6 @@ std::string tensor_name(std::string name, const std::string& prefix, Index layer
     if (const auto at = name.find(mark); at != std::string::npos) name.replace(at, mark.size(), text);
   return name;
 }
-
-/// Lets the system drop the pages of a mapped tensor that has been converted: they are clean and come back when
-/// touched.
-void drop_pages(const io::StoredTensor& tensor) {
-  if (tensor.file_offset == 0) return;  // a private copy, not a mapping
-  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto begin = (reinterpret_cast<std::uintptr_t>(tensor.bytes.data()) + page - 1) / page * page;
-  const auto end = (reinterpret_cast<std::uintptr_t>(tensor.bytes.data()) + tensor.bytes.size()) / page * page;
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
-}
-
-/// Rows of a block of about 1 MiB of float32.
-Index block_rows(Index d_in) { return std::max<Index>(1, (Index{1} << 18) / std::max<Index>(1, d_in)); }
 
 class Loader {
  public:
@@ -179,71 +161,12 @@ class Loader {
   static bool fits(Index weight_bytes) { return weight_bytes < available_memory() / 10 * 9; }
 
   void fill(const Step& step) {
-    if (step.slot.vector) {
-      std::vector<double> values = gather_vector(*step.tensor, step.gather);
-      const auto bad = std::count_if(values.begin(), values.end(), [](double v) { return !std::isfinite(v); });
-      refuse_nonfinite(*step.tensor, bad);
-      for (double& value : values) value += step.plus;
-      *step.slot.vector(model_.weights, step.layer) = WeightVector(std::move(values));
-      return;
+    const MaterialiseOptions how = {.packed = model_.origin.packed, .allow_nonfinite = options_.allow_nonfinite};
+    if (step.slot.matrix) {
+      *step.slot.matrix(model_.weights, step.layer) = materialise_matrix(*step.tensor, step.gather, how);
+    } else {
+      *step.slot.vector(model_.weights, step.layer) = materialise_vector(*step.tensor, step.gather, step.plus, how);
     }
-    *step.slot.matrix(model_.weights, step.layer) = matrix(step);
-  }
-
-  WeightMatrix matrix(const Step& step) const {
-    const io::StoredTensor& tensor = *step.tensor;
-    const Gather& gather = step.gather;
-    const auto* floats = reinterpret_cast<const float*>(tensor.bytes.data());
-    if (tensor.dtype == DType::f32 && gather.identity() &&
-        reinterpret_cast<std::uintptr_t>(floats) % alignof(float) == 0) {
-      scan(tensor, gather, [&](Index begin, Index end, std::vector<float>&) {
-        return std::span<const float>(floats + begin * gather.d_in,
-                                      static_cast<std::size_t>((end - begin) * gather.d_in));
-      });
-      return {gather.d_out, gather.d_in, floats, tensor.owner};
-    }
-    if (model_.origin.packed) {
-      if (!options_.allow_nonfinite) {
-        scan(tensor, gather, [&](Index begin, Index end, std::vector<float>& scratch) {
-          scratch.resize(static_cast<std::size_t>((end - begin) * gather.d_in));
-          gather_rows(tensor, gather, begin, end, scratch.data());
-          return std::span<const float>(scratch);
-        });
-        drop_pages(tensor);
-      }
-      const Index share =
-          static_cast<Index>(tensor.bytes.size()) * gather.d_out * gather.d_in / element_count(tensor.shape);
-      return {gather.d_out, gather.d_in,
-              [tensor, gather](Index begin, Index end, float* out) { gather_rows(tensor, gather, begin, end, out); },
-              share};
-    }
-    auto expanded = std::make_shared<Tensor>(Tensor::uninitialised({gather.d_out, gather.d_in}));
-    scan(tensor, gather, [&](Index begin, Index end, std::vector<float>&) {
-      float* out = expanded->data() + begin * gather.d_in;
-      gather_rows(tensor, gather, begin, end, out);
-      return std::span<const float>(out, static_cast<std::size_t>((end - begin) * gather.d_in));
-    });
-    drop_pages(tensor);
-    return {gather.d_out, gather.d_in, expanded->data(), expanded};
-  }
-
-  /// Calls `rows(begin, end, scratch)` for blocks of rows in parallel and refuses NaN and Inf among what it returns.
-  template <class Rows>
-  void scan(const io::StoredTensor& tensor, const Gather& gather, const Rows& rows) const {
-    std::atomic<Index> bad = 0;
-    parallel_for_blocks(gather.d_out, block_rows(gather.d_in), [&](Index begin, Index end) {
-      std::vector<float> scratch;
-      bad += count_nonfinite(rows(begin, end, scratch));
-    });
-    refuse_nonfinite(tensor, bad);
-  }
-
-  void refuse_nonfinite(const io::StoredTensor& tensor, Index bad) const {
-    if (bad == 0 || options_.allow_nonfinite) return;
-    throw Error(ErrorCode::numerical,
-                fmt::format("'{}': tensor '{}' {} has {} values that are NaN or infinite", tensor.file, tensor.name,
-                            bracketed(tensor.shape), bad),
-                "the file is damaged, or training diverged; allow non-finite weights explicitly to go on");
   }
 
   const io::Checkpoint& checkpoint_;

@@ -132,6 +132,25 @@ TEST(Load, UnalignedFloatsAreCopied) {
   test::expect_same_weights(load_model(files), expected);
 }
 
+TEST(Load, PrivateCopiesSurviveTheReturnOfPages) {
+  // An array that was unpacked from an archive lies in memory of its own and is read three times: for q, k and v. Only
+  // pages of a mapped file may be given back in between, whatever offset the tensor carries.
+  io::ModelFiles files = opened("gpt2");
+  files.config["n_embd"] = 128;
+  for (io::StoredTensor& tensor : files.checkpoint.tensors) {
+    Shape shape = tensor.shape;
+    for (Index& size : shape)
+      if (size != 131 && !(tensor.name.ends_with("wpe.weight") && &size == &shape[0])) size *= 4;
+    tensor = test::counting(tensor.name, shape);
+    tensor.file_offset = 128;
+  }
+  const Model model = load_model(files);
+  const std::vector<float> W_V = test::values_of(model.weights.layers[1].W_V);
+  for (const Index d : {0, 77, 127})
+    for (const Index m : {0, 64, 127})
+      EXPECT_EQ(W_V[static_cast<std::size_t>(d * 128 + m)], static_cast<float>(m * 384 + 256 + d));
+}
+
 TEST(Load, WeightsOutliveTheFiles) {
   Model model = [] { return load_model(opened("llama-gqa")); }();
   EXPECT_EQ(test::values_of(model.weights.W_E).size(), 141U * 32U);

@@ -26,4 +26,8 @@ struct FileBytes {
 /// cannot be read. An empty file gives no bytes.
 FileBytes map_file(const std::string& path);
 
+/// Lets the system take back the memory of bytes that were read from a mapped file and may be read again: they come
+/// back from the file when touched. Does nothing for bytes that lie anywhere else.
+void release_pages(Bytes bytes);
+
 }  // namespace kirchhoff::io
