@@ -12,7 +12,7 @@ namespace kirchhoff::kernels {
 /// and exp(88.37), about 2.4e38, above it, which keeps 2^r finite. x = r ln 2 + f with r whole, ln 2 in two parts; the
 /// polynomial is Cephes' expf.
 KIRCHHOFF_INLINE float exp_poly(float x) {
-  const float clamped = x < -87.3F ? -87.3F : (x > 88.37F ? 88.37F : x);
+  const float clamped = x < -87.3F ? -87.3F : (x > 87.0F ? 87.0F : x);
   const float r = (clamped * 1.44269504F + 12582912.0F) - 12582912.0F;  // 1.5 * 2^23: rounds to nearest
   const float f = clamped - r * 0.693359375F + r * 2.12194440e-4F;
   float p = 1.9875691500e-4F;

@@ -59,6 +59,15 @@ TEST(Softmax, NotANumberSpreadsOverItsRow) {
   }
 }
 
+TEST(Softmax, WeightsAreNormalNumbersOrZero) {
+  std::vector<float> x, out(2000);
+  for (int i = 0; i < 2000; ++i) x.push_back(-0.05F * static_cast<float>(i));
+  softmax(ConstMatrix(x.data(), {1, 2000}), Matrix(out.data(), {1, 2000}));
+  for (const float v : out) EXPECT_TRUE(v == 0.0F || std::isnormal(v)) << v;
+  EXPECT_GT(out[1600], 0.0F);  // exp(-80) / 20
+  EXPECT_EQ(out[1800], 0.0F);  // exp(-90) / 20, which is subnormal
+}
+
 TEST(Softmax, LargeScoresDoNotOverflow) {
   const float x[] = {1e30F, 1e30F, -1e30F};
   float out[3];

@@ -23,20 +23,20 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 TEST(VectorMath, Exp) {
   EXPECT_LT(worst_relative_error(
-                exp_poly, [](double x) { return std::exp(x); }, -87.29, 88.36),
+                exp_poly, [](double x) { return std::exp(x); }, -87.29, 86.99),
             1.2e-7);
   EXPECT_EQ(exp_poly(0.0F), 1.0F);
   EXPECT_EQ(exp_poly(-kInfinity), 0.0F);
   EXPECT_EQ(exp_poly(-1e30F), 0.0F);
-  EXPECT_GT(exp_poly(kInfinity), 2e38F);
-  EXPECT_LT(exp_poly(kInfinity), kInfinity);
+  EXPECT_FLOAT_EQ(exp_poly(kInfinity), exp_poly(87.0F));
 }
 
 TEST(VectorMath, Sigmoid) {
   const auto exact = [](double x) { return 1.0 / (1.0 + std::exp(-x)); };
   EXPECT_LT(worst_relative_error(sigmoid_poly, exact, -86.0, 100.0), 3e-7);
   EXPECT_EQ(sigmoid_poly(0.0F), 0.5F);
-  EXPECT_LT(sigmoid_poly(-kInfinity), 1e-38F);
+  EXPECT_LT(sigmoid_poly(-kInfinity), 2e-38F);
+  EXPECT_TRUE(std::isnormal(sigmoid_poly(-kInfinity)));
   EXPECT_EQ(sigmoid_poly(kInfinity), 1.0F);
 }
 
