@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
-#include <utility>  // for move
+#include <algorithm>  // for max
+#include <utility>    // for move
 
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/text/tokenizer.h"
@@ -50,9 +51,14 @@ std::shared_ptr<const BpeModel> make_model(const JsonNode& model, TokenizerJson&
   return bpe_from_merges(std::move(vocabulary), file.merges, std::move(options), model.where() + ".merges");
 }
 
-/// An added token that is in the vocabulary has its id; the others must not take the id of another token.
+/// An added token that is in the vocabulary has its id; the others must not take the id of another token. Tables are
+/// sized by the largest id, which must be in proportion to what the file lists.
 void check_added_tokens(const std::vector<AddedToken>& tokens, const Vocabulary& vocabulary, const std::string& where) {
+  const auto end = std::max(static_cast<std::int64_t>(vocabulary.end()), std::int64_t{4096});
+  const std::int64_t limit = std::int64_t{8} * (end + static_cast<std::int64_t>(tokens.size()));
   for (const AddedToken& token : tokens) {
+    check(token.id < limit, ErrorCode::format, "{}: token '{}' has id {}, far beyond the {} ids of the vocabulary",
+          where, token.content, token.id, vocabulary.end());
     const std::optional<TokenId> known = vocabulary.find(token.content);
     check(!known || *known == token.id, ErrorCode::format, "{}: token '{}' has id {}, model.vocab gives it {}", where,
           token.content, token.id, known.value_or(0));

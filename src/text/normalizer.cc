@@ -1,6 +1,6 @@
 #include "text/normalizer.h"
 
-#include <algorithm>    // for any_of
+#include <algorithm>    // for any_of, max
 #include <type_traits>  // for is_same_v, decay_t
 
 #include "kirchhoff/base/error.h"
@@ -53,9 +53,12 @@ void apply_step(const PrependText& step, AlignedText& text) {
   text = rewriter.finish();
 }
 
-void apply_step(const ReplaceText& step, AlignedText& text) {
+void apply_step(const ReplaceText& step, AlignedText& text, std::size_t most) {
   std::vector<Piece> pieces;
   step.pattern.find_all(text.text(), pieces);
+  std::size_t size = 0;
+  for (const Piece& piece : pieces)
+    check_growth(size += piece.is_match ? step.content.size() : piece.end - piece.begin, most);
   if (std::none_of(pieces.begin(), pieces.end(), [](const Piece& piece) { return piece.is_match; })) return;
   Rewriter rewriter(text);
   for (const Piece& piece : pieces) {
@@ -142,7 +145,23 @@ void Normalizer::add(const JsonNode& untyped, int depth) {
 }
 
 void Normalizer::apply(AlignedText& text) const {
-  for (const Step& step : steps_) std::visit([&](const auto& known) { apply_step(known, text); }, step);
+  const std::size_t most = most_bytes_from(text.text().size());
+  const auto apply_one = [&](const auto& step) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(step)>, ReplaceText>)
+      apply_step(step, text, most);
+    else
+      apply_step(step, text);
+    check_growth(text.text().size(), most);
+  };
+  for (const Step& step : steps_) std::visit(apply_one, step);
+}
+
+std::size_t most_bytes_from(std::size_t size) { return std::max(std::size_t{1} << 20, 64 * size); }
+
+void check_growth(std::size_t size, std::size_t most) {
+  check(size <= most, ErrorCode::unsupported,
+        "the tokenizer's normalizer and pre_tokenizer make a text grow beyond {} bytes: that is no use of theirs",
+        most);
 }
 
 bool Normalizer::makes_byte_level() const {

@@ -44,6 +44,12 @@ class Normalizer {
 /// Writes the byte-level stand-ins of `from`'s bytes [first, last).
 void write_byte_level(Rewriter& rewriter, const AlignedText& from, std::size_t first, std::size_t last);
 
+/// How large a text of `size` bytes may become under way. What real tokenizers do stays far below; steps that each
+/// multiply the text would take any amount of memory.
+std::size_t most_bytes_from(std::size_t size);
+/// Error (unsupported) if `size` exceeds `most`.
+void check_growth(std::size_t size, std::size_t most);
+
 /// "pattern": {"String": ...} or {"Regex": ...}. Errors as Regex's, with the place.
 Pattern parse_pattern(const JsonNode& owner);
 

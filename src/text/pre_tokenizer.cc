@@ -165,7 +165,11 @@ void PreTokenizer::add(const JsonNode& untyped, int depth) {
 Words PreTokenizer::split(AlignedText text) const {
   Words words{std::move(text), {}};
   if (const std::size_t size = words.text.text().size(); size > 0) words.ranges.push_back({0, size});
-  for (const Step& step : steps_) std::visit([&](const auto& known) { apply_step(known, words); }, step);
+  const std::size_t most = most_bytes_from(words.text.text().size());
+  for (const Step& step : steps_) {
+    std::visit([&](const auto& known) { apply_step(known, words); }, step);
+    check_growth(words.text.text().size(), most);
+  }
   return words;
 }
 

@@ -74,7 +74,7 @@ Regex::Regex(const std::string& pattern) {
                     PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &offset, context);
   pcre2_compile_context_free(context);
   check(code != nullptr, ErrorCode::format, "the regular expression '{}' does not parse: {} (offset {} of '{}')",
-        pattern, message_of(error), offset, translated);
+        shown_pattern(pattern), message_of(error), offset, shown_pattern(translated));
   pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where there is no compiler, the interpreter does
   code_ = std::make_shared<const Code>(pattern, code);
 }
@@ -105,7 +105,7 @@ void Regex::find_all(std::string_view text, std::vector<Piece>& out) const {
     if (result == PCRE2_ERROR_JIT_STACKLIMIT) result = search(from, PCRE2_NO_JIT);
     if (result == PCRE2_ERROR_NOMATCH) break;
     check(result >= 0, ErrorCode::unsupported, "the regular expression '{}' gives up on a text of {} bytes: {}",
-          code_->source, text.size(), message_of(result));
+          shown_pattern(code_->source), text.size(), message_of(result));
     const std::size_t begin = range[0], end = range[1];
     if (begin == end && after_match && end == from) {  // no empty match right after a match
       if (from == text.size()) break;

@@ -5,6 +5,7 @@
 #include <utility>    // for move, pair
 
 #include "kirchhoff/base/error.h"
+#include "text/utf8.h"
 
 namespace kirchhoff::text {
 namespace {
@@ -80,8 +81,8 @@ class Translator {
   bool next_is(std::string_view text) const { return pattern_.substr(pos_).starts_with(text); }
   void take() { out_ += pattern_[pos_++]; }
   [[noreturn]] void unsupported(std::string_view what) const {
-    fail(ErrorCode::unsupported, "the regular expression '{}' has {} at offset {}, which is not supported", pattern_,
-         what, pos_);
+    fail(ErrorCode::unsupported, "the regular expression '{}' has {} at offset {}, which is not supported",
+         shown_pattern(pattern_), what, pos_);
   }
   void replace(std::size_t length, std::string_view replacement) {
     out_ += replacement;
@@ -108,6 +109,8 @@ class Translator {
       replace(2, fmt::format("(?:(?<=[{0}])(?![{0}])|(?<![{0}])(?=[{0}]))", word));
     else if (c == 'B' && !in_class)
       replace(2, fmt::format("(?:(?<=[{0}])(?=[{0}])|(?<![{0}])(?![{0}]))", word));
+    else if (c == 'X' && !in_class)
+      unsupported("a grapheme cluster");  // PCRE2's rules are of another version of Unicode
     else if (c == 'u')
       unicode_escape();
     else if ((c == 'p' || c == 'P') && pattern_.substr(pos_ + 2).starts_with('{'))
@@ -203,5 +206,11 @@ class Translator {
 }  // namespace
 
 std::string pcre2_from_oniguruma(std::string_view pattern) { return Translator(pattern).run(); }
+
+std::string shown_pattern(std::string_view pattern) {
+  constexpr std::size_t kLongest = 200;
+  if (pattern.size() <= kLongest) return std::string(pattern);
+  return std::string(pattern.substr(0, character_begin(pattern, kLongest))) + "...";
+}
 
 }  // namespace kirchhoff::text

@@ -9,4 +9,7 @@ namespace kirchhoff::text {
 /// classes, \uXXXX, and in the letters of inline options. Error (unsupported): a construct that PCRE2 lacks.
 std::string pcre2_from_oniguruma(std::string_view pattern);
 
+/// A pattern as messages show it: its beginning, if it is long.
+std::string shown_pattern(std::string_view pattern);
+
 }  // namespace kirchhoff::text

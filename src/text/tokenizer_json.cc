@@ -149,6 +149,8 @@ class Receiver final : public nlohmann::json_sax<json> {
 }  // namespace
 
 TokenizerJson parse_tokenizer_json(const std::string& text, const std::string& path) {
+  const std::size_t nul = text.find('\0');  // which the parser would take for the end
+  check(nul == std::string::npos, ErrorCode::format, "'{}' is not valid JSON at byte {}: a NUL byte", path, nul + 1);
   TokenizerJson result;
   Receiver receiver(result, path, text.size());
   json::sax_parse(text, &receiver);

@@ -90,8 +90,19 @@ TEST(Regex, InvalidBytesSplitAsControlCharacters) {
 TEST(Regex, RefusesWhatDoesNotParseOrIsNotThere) {
   for (const char* pattern : {"(unclosed", "[a", "a{2,1}", "*", R"(\p{Nonsense})", R"(\)"})
     EXPECT_EQ(code_of(pattern), ErrorCode::format) << pattern;
-  for (const char* pattern : {"[a&&b]", "[a[^b]]", "a{1,3}+", "(?y:a)", R"(\u12)", R"([\W])", "[[:nonsense:]]"})
+  for (const char* pattern :
+       {"[a&&b]", "[a[^b]]", "a{1,3}+", "(?y:a)", R"(\X)", R"(\u12)", R"([\W])", "[[:nonsense:]]"})
     EXPECT_EQ(code_of(pattern), ErrorCode::unsupported) << pattern;
+}
+
+TEST(Regex, MessagesShowTheBeginningOfALongPattern) {
+  try {
+    marked("(" + std::string(100'000, 'a'), "a");
+    FAIL() << "parses";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("'(aaa"), std::string::npos) << error.what();
+    EXPECT_LT(std::string(error.what()).size(), 1000U);
+  }
 }
 
 TEST(Regex, HostilePatternsGiveUp) {

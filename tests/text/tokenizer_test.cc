@@ -174,6 +174,30 @@ TEST(Tokenizer, WrongTypesNameTheirPlace) {
                                    {"normalized", true},
                                    {"special", false}});
   EXPECT_SAYS(refusal(twice, ErrorCode::format), "are both found as '<mark>'");
+  twice["added_tokens"].back()["content"] = "<far>";
+  twice["added_tokens"].back()["id"] = 1'000'000'000;
+  EXPECT_SAYS(refusal(twice, ErrorCode::format), "token '<far>' has id 1000000000, far beyond");
+}
+
+TEST(Tokenizer, StepsThatMultiplyATextAreStopped) {
+  json file = file_of("byte_level");
+  const json grow = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(20, 'a')}};
+  const json double_up = {{"type", "ByteLevel"}};
+  const json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  const auto stopped = [&](const char* part, const char* list, const json& step) {
+    json changed = file;
+    changed[part] = {{"type", "Sequence"}, {list, std::vector<json>(40, step)}};
+    try {
+      make(changed)->encode("a a");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unsupported);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_SAYS(stopped("normalizer", "normalizers", grow), "grow beyond 1048576 bytes");
+  EXPECT_SAYS(stopped("normalizer", "normalizers", double_up), "grow beyond 1048576 bytes");
+  EXPECT_SAYS(stopped("pre_tokenizer", "pretokenizers", byte_level), "grow beyond 1048576 bytes");
 }
 
 TEST(Tokenizer, JsonIsReadStrictly) {
@@ -188,6 +212,7 @@ TEST(Tokenizer, JsonIsReadStrictly) {
   };
   EXPECT_SAYS(message("{\"version\":\"1.0\",}"), "'t.json' is not valid JSON at byte 18");
   EXPECT_SAYS(message("{} x"), "not valid JSON at byte 4");
+  EXPECT_SAYS(message(std::string("{}\0 x", 5)), "not valid JSON at byte 3: a NUL byte");
   EXPECT_SAYS(message(""), "not valid JSON");
   EXPECT_SAYS(message("[]"), "'t.json' holds array, expected a JSON object");
   EXPECT_SAYS(message("{\"version\":\"1.0\",\"version\":\"1.0\"}"), "the key 'version' occurs twice");
