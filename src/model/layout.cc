@@ -182,16 +182,28 @@ class KeyCheck {
   std::vector<std::string> known_;
 };
 
-/// ["W_Q", "blocks.{L}.attn.W_Q", "h m d"]; nothing for an optional tensor that the file does not have.
-std::optional<TensorRule> rule_of(const Json& entry, const Layout& layout, const io::Checkpoint& checkpoint) {
-  TensorRule rule;
-  rule.slot = entry.at(0).get<std::string>();
-  rule.tensor = with_prefix(entry.at(1).get<std::string>(), layout.prefix);
-  if (entry.size() > 2) rule.axes = entry[2].get<std::string>();
-  if (!rule.slot.ends_with('?')) return rule;
-  rule.slot.pop_back();
-  if (!checkpoint.find(of_layer(rule.tensor, 0))) return {};
-  return rule;
+/// ["W_Q", "blocks.{L}.attn.W_Q", "h m d"] for each tensor of the layout, without the optional ones that the file does
+/// not have. Biases are left out together or not at all.
+std::vector<TensorRule> rules_of(const Layout& layout, const io::Checkpoint& checkpoint) {
+  std::vector<TensorRule> rules;
+  std::string with_bias, without_bias;
+  for (const Json& entry : layout.text.at("tensors")) {
+    TensorRule rule;
+    rule.slot = entry.at(0).get<std::string>();
+    rule.tensor = with_prefix(entry.at(1).get<std::string>(), layout.prefix);
+    if (entry.size() > 2) rule.axes = entry[2].get<std::string>();
+    if (rule.slot.ends_with('?')) {
+      rule.slot.pop_back();
+      const std::string first = of_layer(rule.tensor, 0);
+      const bool there = checkpoint.find(first) != nullptr;
+      if (rule.slot.starts_with("b_") || rule.slot.ends_with(".b")) (there ? with_bias : without_bias) = first;
+      if (!there) continue;
+    }
+    rules.push_back(std::move(rule));
+  }
+  check(with_bias.empty() || without_bias.empty(), ErrorCode::format,
+        "'{}': tensor '{}' is missing, although '{}' is there", checkpoint.path, without_bias, with_bias);
+  return rules;
 }
 
 }  // namespace
@@ -215,9 +227,7 @@ Recipe layout_recipe(const io::ModelFiles& files) {
   KeyCheck(*layout, files).refuse_unknown(files.config);
   recipe.config.family = layout->text["name"].get<std::string>();
   recipe.config.architecture = "layout:" + recipe.config.family;
-  for (const Json& entry : layout->text.at("tensors"))
-    if (std::optional<TensorRule> rule = rule_of(entry, *layout, files.checkpoint))
-      recipe.rules.push_back(std::move(*rule));
+  recipe.rules = rules_of(*layout, files.checkpoint);
   for (const Json& pattern : layout->text.value("ignore_tensors", Json::array()))
     recipe.ignorable.push_back(pattern.get<std::string>());
   recipe.folded = {fmt::format("layout '{}': {}", recipe.config.family, layout->text["about"].get<std::string>())};

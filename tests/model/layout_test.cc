@@ -40,6 +40,14 @@ TEST_F(Layouts, NanoSort) {
   EXPECT_EQ(model.origin.ignored.size(), 3U);  // causal masks
 }
 
+TEST_F(Layouts, BiasesAreLeftOutTogether) {
+  io::ModelFiles files = io::open_model_files(data("nano-sort/gpt-nano-sort-model.json"));
+  std::erase_if(files.checkpoint.tensors, [](const io::StoredTensor& t) { return t.name.ends_with("c_attn.bias"); });
+  test::expect_mentions(test::error_of([&] { load_model(files); }), {"c_attn.bias", "missing"});
+  std::erase_if(files.checkpoint.tensors, [](const io::StoredTensor& t) { return t.name.ends_with(".bias"); });
+  EXPECT_FALSE(load_model(files).weights.layers[0].b_in.present());
+}
+
 TEST_F(Layouts, Stories260K) {
   const io::ModelFiles files = io::open_model_files(data("stories260K/stories260K.bin"));
   const Model model = load_model(files);
