@@ -1,6 +1,7 @@
 #include "kirchhoff/io/inspect.h"
 
 #include "io/file_kind.h"
+#include "io/json_members.h"
 #include "io/json_tensors.h"
 #include "io/llama2c.h"
 #include "io/printable.h"
@@ -45,14 +46,15 @@ Json shortened(const Json& value) {
 Json gguf_json(const GgufMetadata& metadata) {
   Json keys = Json::object();
   for (const auto& [key, value] : metadata.values())
-    keys[key] = std::visit(
-        [](const auto& v) -> Json {
-          if constexpr (requires { v.push_back({}); } && !std::is_same_v<std::decay_t<decltype(v)>, std::string>)
-            return array_json(v);
-          else
-            return v;
-        },
-        value);
+    members(keys).emplace_back(key, std::visit(
+                                        [](const auto& v) -> Json {
+                                          if constexpr (requires { v.push_back({}); } &&
+                                                        !std::is_same_v<std::decay_t<decltype(v)>, std::string>)
+                                            return array_json(v);
+                                          else
+                                            return v;
+                                        },
+                                        value));
   return keys;
 }
 
@@ -84,7 +86,7 @@ Checkpoint read(const FileBytes& file, Inspection& inspection) {
   switch (file_kind(file)) {
     case FileKind::safetensors: {
       SafetensorsFile parsed = parse_safetensors(file);
-      for (const auto& [key, value] : parsed.metadata) inspection.keys[key] = value;
+      for (const auto& [key, value] : parsed.metadata) members(inspection.keys).emplace_back(key, value);
       return std::move(parsed.checkpoint);
     }
     case FileKind::gguf: {

@@ -4,6 +4,7 @@
 #include <array>      // for array
 
 #include "io/json_error.h"
+#include "io/json_members.h"
 #include "io/printable.h"
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/io/mapped_file.h"
@@ -55,9 +56,6 @@ class StrictBuilder {
   Json take() { return std::move(root_); }
 
  private:
-  using Members = std::vector<std::pair<const std::string, Json>>;
-  static Members& members(Json& object) { return object.get_ref<Json::object_t&>(); }
-
   Json* append(Json&& value) {
     if (open_.empty()) {
       root_ = std::move(value);
@@ -119,9 +117,15 @@ std::string json_complaint(std::string_view text, std::size_t position, std::str
   return cleaned.append("...");
 }
 
+void refuse_nul(std::string_view text, const std::string& what) {
+  const std::size_t at = text.find('\0');
+  check(at == std::string_view::npos, ErrorCode::format, "{} is not valid JSON at byte {}: a NUL byte", what, at + 1);
+}
+
 nlohmann::ordered_json parse_json(std::string_view text, const std::string& path, const JsonLimits& limits) {
   check(static_cast<Index>(text.size()) <= limits.max_bytes, ErrorCode::format,
         "'{}': {} bytes of JSON, at most {} are read", path, text.size(), limits.max_bytes);
+  refuse_nul(text, fmt::format("'{}'", path));
   StrictBuilder builder(text, path, limits);
   Json::sax_parse(text, &builder);
   Json result = builder.take();

@@ -3,6 +3,7 @@
 #include "io/base64.h"
 #include "io/checked_size.h"
 #include "io/dtype_names.h"
+#include "io/json_members.h"
 #include "io/printable.h"
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/io/json_file.h"
@@ -69,7 +70,7 @@ JsonTensors parse_json_tensors(const FileBytes& file) {
     if (is_tensor(value))
       result.checkpoint.tensors.push_back(tensor_of(name, value, file.path));
     else
-      result.extra[name] = value;
+      members(result.extra).emplace_back(name, value);
   }
   return result;
 }

@@ -121,6 +121,11 @@ void read_weights(ModelFiles& files, const std::string& path) {
   }
 }
 
+/// What other programs computed from the model, for `model verify`.
+bool holds_expected_values(const fs::path& path) {
+  return path.filename() == "expected.safetensors" || path.filename() == "cache.safetensors";
+}
+
 /// The weights of a directory, preferred as transformers prefers them; then the only file with a fitting ending. Empty
 /// if there are none; Error{usage} that lists them if it is not clear which.
 std::string find_weights(const fs::path& directory) {
@@ -132,7 +137,8 @@ std::string find_weights(const fs::path& directory) {
     std::vector<std::string> found;
     for (const auto& entry : fs::directory_iterator(directory))
       for (const std::string_view ending : endings)
-        if (entry.path().extension() == ending) found.push_back(entry.path().filename().string());
+        if (entry.path().extension() == ending && !holds_expected_values(entry.path()))
+          found.push_back(entry.path().filename().string());
     std::sort(found.begin(), found.end());
     check(found.size() <= 1, ErrorCode::usage, "'{}' holds several models, name one of them: {}", directory.string(),
           fmt::join(found, ", "));

@@ -25,7 +25,10 @@ std::string_view header_text(const FileBytes& file) {
         file.path, length, kLongestHeader);
   check(length <= file.size() - kLengthBytes, ErrorCode::format, "'{}': header length {} exceeds the file size {} - {}",
         file.path, length, file.size(), kLengthBytes);
-  return file.text().substr(kLengthBytes, length);
+  const std::string_view text = file.text().substr(kLengthBytes, length);
+  check(text.starts_with('{'), ErrorCode::format, "'{}': the header begins with {}, expected '{{'", file.path,
+        printable(text.substr(0, 1)));
+  return text;
 }
 
 StoredTensor checked_tensor(const FileBytes& file, HeaderEntry&& entry, Bytes data) {

@@ -160,6 +160,7 @@ class HeaderReader {
 }  // namespace
 
 SafetensorsHeader parse_safetensors_header(std::string_view text, const std::string& path) {
+  refuse_nul(text, fmt::format("'{}': the header", path));
   HeaderReader reader(text, path);
   nlohmann::json::sax_parse(text, &reader);
   return reader.take();

@@ -26,7 +26,8 @@ std::unordered_map<std::string, std::string> read_weight_map(const std::string& 
     check(shard.is_string(), ErrorCode::format, "'{}': weight_map: the shard of {} is a {}, expected a file name", path,
           printable(tensor), shard.type_name());
     const auto& name = shard.get_ref<const std::string&>();
-    check(!name.empty() && name != "." && name != ".." &&
+    constexpr std::size_t kLongest = 255;  // NAME_MAX
+    check(!name.empty() && name != "." && name != ".." && name.size() <= kLongest &&
               name.find_first_of(std::string_view("/\0", 2)) == std::string::npos,
           ErrorCode::format, "'{}': weight_map: the shard of {} is {}, expected a plain file name", path,
           printable(tensor), printable(name));
@@ -59,8 +60,9 @@ Checkpoint read_sharded(const std::string& index_path) {
   result.tensors.reserve(weight_map.size());
   for (const auto& [shard, expected] : shards) {
     const std::string path = (std::filesystem::path(index_path).parent_path() / shard).string();
-    check(std::filesystem::exists(path), ErrorCode::not_found, "'{}': shard '{}', which '{}' lists, is not there", path,
-          shard, index_path);
+    std::error_code ignored;
+    check(std::filesystem::exists(path, ignored), ErrorCode::not_found,
+          "'{}': shard '{}', which '{}' lists, is not there", path, shard, index_path);
     Checkpoint part = read_shard(path);
     result.format = part.format;
     Index found = 0;

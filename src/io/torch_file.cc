@@ -4,6 +4,7 @@
 #include <unordered_set>  // for unordered_set
 
 #include "io/checked_size.h"
+#include "io/json_members.h"
 #include "io/printable.h"
 #include "io/strided_copy.h"
 #include "io/torch_storages.h"
@@ -63,8 +64,7 @@ class Collector {
       const std::string part = key_text(*key, name);
       charge_text(name.size() + part.size());
       if (std::optional<Json> rest = visit(*value, name.empty() ? part : name + "." + part, depth + 1))
-        static_cast<std::vector<std::pair<const std::string, Json>>&>(result.get_ref<Json::object_t&>())
-            .emplace_back(part, std::move(*rest));
+        members(result).emplace_back(part, std::move(*rest));
     }
     if (result.empty() && !dict.items.empty()) return std::nullopt;
     return result;

@@ -1,6 +1,7 @@
 #include "io/torch_storages.h"
 
-#include <map>  // for map
+#include <algorithm>  // for max
+#include <map>        // for map
 
 #include "io/bytes.h"
 #include "io/checked_size.h"
@@ -104,7 +105,13 @@ TorchParts open_torch_zip(const FileBytes& file) {
   const std::string prefix = find_prefix(*archive);
   check_byte_order(*archive, prefix);
   const std::string pickle_name = prefix + std::string(kPickleName);
-  const FileBytes pickle = archive->read(*archive->find(pickle_name));
+  const ZipMember& described = *archive->find(pickle_name);
+  // torch stores it as it is; values take more room in memory than in the file, so a packed one must stay small.
+  constexpr std::uint64_t kLargestPacked = std::uint64_t{16} << 20;
+  check(!described.deflated || described.size <= std::max<std::uint64_t>(kLargestPacked, 2 * file.size()),
+        ErrorCode::unsupported, "'{}': {} unpacks to {} bytes, too much for a file of {}; store it uncompressed",
+        file.path, printable(pickle_name), described.size, file.size());
+  const FileBytes pickle = archive->read(described);
   const auto read_storage = [archive, prefix](const PickleStorage& storage, const std::string& tensor) {
     const std::string name = prefix + "data/" + storage.key;
     const std::string subject =

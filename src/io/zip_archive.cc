@@ -161,7 +161,7 @@ ZipArchive::ZipArchive(FileBytes file) : file_(std::move(file)) {
   const Directory directory = read_directory(file_);
   std::uint64_t position = directory.offset;
   const std::uint64_t end = directory.offset + directory.size;
-  const std::uint64_t budget = 2 * file_.size() + (std::uint64_t{256} << 20);
+  const std::uint64_t budget = 2 * file_.size() + (std::uint64_t{64} << 20);
   std::uint64_t unpacked = 0;
   for (std::uint64_t i = 0; i < directory.entries; ++i) {
     members_.push_back(read_member(file_, position, end));

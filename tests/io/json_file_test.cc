@@ -41,6 +41,7 @@ TEST(JsonFile, MistakesAreNamedWithTheirByte) {
   EXPECT_TRUE(mentions(refusal("{} {}"), "byte 4"));
   EXPECT_EQ(refusal("{\"a\": \"\xff\"}").code(), ErrorCode::format);
   EXPECT_EQ(refusal("// comment\n{}").code(), ErrorCode::format);
+  EXPECT_TRUE(mentions(refusal(std::string_view("{}\0{\"hidden\": 1}", 16)), "NUL byte"));
   // Whatever the file holds, the message is plain text.
   const std::string escape = refusal("{\"\x1b[31m\": }").what();
   EXPECT_EQ(escape.find('\x1b'), std::string::npos);

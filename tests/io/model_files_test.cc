@@ -84,6 +84,14 @@ TEST_F(ModelFilesTest, OneGgufFileMakesADirectoryAModelSeveralDoNot) {
       << error.what();
 }
 
+TEST_F(ModelFilesTest, ExpectedValuesBesideAModelAreNotTheModel) {
+  copy("hostile/gguf/ok.gguf", "m/some-name.gguf");
+  copy("golden/llama-gqa/expected.safetensors", "m/expected.safetensors");
+  EXPECT_EQ(open_model_files(directory_.path("m")).kind, ModelKind::gguf);
+  fs::remove(directory_.path("m/some-name.gguf"));
+  EXPECT_EQ(error_of([&] { open_model_files(directory_.path("m")); }).code(), ErrorCode::not_found);
+}
+
 TEST_F(ModelFilesTest, WhatAFileIsIsFoundFromContent) {
   copy("hostile/gguf/ok.gguf", "a.bin");
   copy("hostile/torch/ok.pt", "b.gguf");

@@ -11,6 +11,8 @@
 namespace kirchhoff::io {
 namespace {
 
+using namespace std::string_literals;
+
 /// A file with this header and `data_bytes` of data.
 std::string file_of(const std::string& header, std::size_t data_bytes) {
   const std::uint64_t length = header.size();
@@ -70,6 +72,14 @@ TEST(Safetensors, NamesCannotSendEscapesToATerminal) {
   EXPECT_LT(shortened.size(), 400u);
 }
 
+TEST(Safetensors, NothingStandsBeforeOrBehindTheHeadersObject) {
+  const std::string header = R"({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})";
+  EXPECT_TRUE(mentions(refusal("\xEF\xBB\xBF" + header, 4), "expected '{'"));
+  EXPECT_TRUE(mentions(refusal(" " + header, 4), "expected '{'"));
+  EXPECT_TRUE(mentions(refusal(header + std::string(3, '\0'), 4), "a NUL byte"));
+  EXPECT_TRUE(mentions(refusal(header + "{}", 4), "end of input"));
+}
+
 class Sharded : public testing::Test {
  protected:
   void write_shard(const std::string& name, const std::vector<std::string>& tensors) {
@@ -113,9 +123,10 @@ TEST_F(Sharded, TheMapAndTheShardsMustAgree) {
 }
 
 TEST_F(Sharded, AShardIsAPlainFileName) {
-  for (const char* name : {"../model.safetensors", "/etc/passwd", "", ".."}) {
+  for (const std::string& name : {"../model.safetensors"s, "/etc/passwd"s, ""s, ".."s, std::string(100000, 'n')}) {
     const Error error = error_of([&] { read_sharded(write_index(fmt::format(R"({{"a": "{}"}})", name))); });
     EXPECT_TRUE(mentions(error, "plain file name")) << error.what();
+    EXPECT_LT(std::string(error.what()).size(), 1000u);
   }
   EXPECT_TRUE(mentions(error_of([&] { read_sharded(write_index("3")); }), "weight_map"));
 }

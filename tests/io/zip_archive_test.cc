@@ -5,6 +5,7 @@
 
 #include "io/zip_writer.h"
 #include "io_test_support.h"
+#include "kirchhoff/io/torch_file.h"
 
 namespace kirchhoff::io {
 namespace {
@@ -132,12 +133,22 @@ TEST(ZipArchive, BombsAreRefused) {
   Member liar = deflated_member("m", "x");
   liar.size = 1 << 30;
   EXPECT_TRUE(mentions(refusal({liar}), "claims 1073741824 bytes"));
-  // True ones: five times 64 MiB of zeros in 64 KB each.
-  std::vector<Member> bombs(5, deflated_member("0", std::string(std::size_t{64} << 20, '\0')));
+  // True ones: five times 16 MiB of zeros in 16 KB each.
+  std::vector<Member> bombs(5, deflated_member("0", std::string(std::size_t{16} << 20, '\0')));
   for (std::size_t i = 1; i < bombs.size(); ++i) bombs[i].name = std::to_string(i);
   const Error error = refusal(bombs);
   EXPECT_EQ(error.code(), ErrorCode::unsupported);
-  EXPECT_TRUE(mentions(error, "zip member '4' unpacks to 67108864 bytes")) << error.what();
+  EXPECT_TRUE(mentions(error, "zip member '4' unpacks to 16777216 bytes")) << error.what();
+}
+
+TEST(ZipArchive, APackedPickleMustBeSmall) {
+  // As data 20 MiB would pass; as a pickle they describe 20 million values.
+  TemporaryDirectory directory;
+  const std::string path =
+      directory.write("bomb.pt", archive_of({deflated_member("m/data.pkl", std::string(std::size_t{20} << 20, 'N'))}));
+  const Error error = error_of([&] { read_torch(path); });
+  EXPECT_EQ(error.code(), ErrorCode::unsupported);
+  EXPECT_TRUE(mentions(error, "'m/data.pkl' unpacks to 20971520 bytes")) << error.what();
 }
 
 TEST(ZipArchive, WhatIsNotReadIsNamed) {
