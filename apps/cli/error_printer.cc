@@ -7,11 +7,35 @@
 #include "version.h"
 
 namespace kirchhoff::cli {
+namespace {
+
+/// Messages quote names and texts out of files: no control character of theirs reaches the terminal (C0, DEL and, as
+/// UTF-8, C1), and none is long enough to fill it.
+std::string harmless(std::string_view message) {
+  constexpr std::size_t kLongest = 2000;
+  std::string out;
+  for (std::size_t i = 0; i < message.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(message[i]);
+    const auto next = i + 1 < message.size() ? static_cast<unsigned char>(message[i + 1]) : 0;
+    if (out.size() >= kLongest && (byte & 0xC0) != 0x80) return out + "...";
+    if ((byte < 0x20 && byte != '\n') || byte == 0x7F) {
+      out += fmt::format("\\x{:02x}", byte);
+    } else if (byte == 0xC2 && next >= 0x80 && next < 0xA0) {
+      out += fmt::format("\\x{:02x}", next);
+      ++i;
+    } else {
+      out += message[i];
+    }
+  }
+  return out;
+}
+
+}  // namespace
 
 int print_error(Terminal& err, const std::exception_ptr& failure) {
   const auto print = [&err](const std::string& message, const std::string& help) {
-    err.write(fmt::format("{} {}\n", err.paint(Style::error, "error:"), message));
-    if (!help.empty()) err.write(fmt::format("  {} {}\n", err.paint(Style::strong, "help:"), help));
+    err.write(fmt::format("{} {}\n", err.paint(Style::error, "error:"), harmless(message)));
+    if (!help.empty()) err.write(fmt::format("  {} {}\n", err.paint(Style::strong, "help:"), harmless(help)));
   };
   const std::string report =
       fmt::format("this is a bug; please report it with the command and this line: {}", version_line());

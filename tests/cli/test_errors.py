@@ -7,6 +7,7 @@ import shutil
 import signal
 import struct
 import subprocess
+import tempfile
 import time
 import unittest
 
@@ -49,6 +50,17 @@ class Usage(Case):
             message = self.fails(2, *arguments)
             self.assertIn("no built-in model ships yet", message)
             self.assertIn("make demo", message)
+
+
+class Messages(Case):
+    def test_texts_of_files_cannot_steer_the_terminal(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "t.json"
+            path.write_text(json.dumps({"version": "1.0", "added_tokens": [], "model": {
+                "type": "BPE", "vocab": {"\x1b[31m\x9b2J\x07" + "n" * 100_000: 7.5}, "merges": []}}))
+            message = self.fails(3, "tokens", path, "hi")
+        self.assertIn("\\x1b[31m\\x9b2J\\x07nnn", message)
+        self.assertLess(len(message), 3000)
 
 
 class Context(Case):
