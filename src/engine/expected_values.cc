@@ -75,6 +75,10 @@ ExpectedValues read_expected_values(const std::string& directory) {
   const std::string json_path = (root / "expected.json").string();
   const Json json = io::read_json_file(json_path, {.object_at_top = true});
   ExpectedValues expected;
+  expected.directory = directory;
+  if (const auto versions = json.find("versions"); versions != json.end() && versions->is_object())
+    if (const auto found = versions->find("transformers"); found != versions->end() && found->is_string())
+      expected.transformers_version = found->get<std::string>();
   if (json.contains("sequences")) {
     for (const Json& s : member(json, "sequences", json_path)) {
       const Json& name = member(s, "name", json_path);

@@ -19,6 +19,8 @@ struct ExpectedValues {
   io::Checkpoint checkpoint;
   std::vector<std::string> listed;  ///< tensors that expected.json promises
   bool hooks = false;               ///< a TransformerLens cache: the names are hook names
+  std::string directory;
+  std::string transformers_version;  ///< that computed them: "5.24.0"; empty if another program did
 };
 
 /// What an expected tensor is to the engine.

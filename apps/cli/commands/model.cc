@@ -105,6 +105,7 @@ Json comparison_json(const Comparison& comparison) {
                                {"max_rel_error", kind.max_rel_error},
                                {"worst", kind.worst},
                                {"where", kind.where}});
+  if (!comparison.reference_defect.empty()) result["reference_defect"] = comparison.reference_defect;
   result["skipped"] = Json::array();
   for (const SkippedKind& kind : comparison.skipped)
     result["skipped"].push_back({{"kind", kind.kind}, {"tensors", kind.tensors}, {"reason", kind.reason}});
@@ -129,6 +130,8 @@ void print_comparison(Session& session, const Comparison& comparison) {
   out.write(table.render(out));
   for (const SkippedKind& kind : comparison.skipped)
     out.write(note(out, fmt::format("{}: {} tensors not compared: {}", kind.kind, kind.tensors, kind.reason)));
+  if (!comparison.reference_defect.empty())
+    out.write(note(out, "compared with a known defect of the reference taken over: " + comparison.reference_defect));
   for (const std::string& failure : comparison.failures)
     out.write(fmt::format("  {} {}\n", out.paint(Style::error, "failed:"), failure));
   out.write(

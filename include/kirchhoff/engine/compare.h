@@ -40,6 +40,8 @@ struct Comparison {
   std::string worst;                  ///< name of the tensor that has it
   std::vector<std::string> failures;  ///< a line each: above the tolerance, another shape, no such site, missing
   std::vector<KindComparison> kinds;  ///< in the order of their names
+  /// What the program that computed the expected values does wrong, if they agree only with that; empty otherwise.
+  std::string reference_defect;
   std::vector<SkippedKind> skipped;   ///< what the files hold and the engine does not compute (yet)
   bool passed() const { return failures.empty(); }
 };
