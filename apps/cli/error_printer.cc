@@ -30,9 +30,17 @@ std::string harmless(std::string_view message) {
   return out;
 }
 
+/// "src/io/gguf.cc:97": from the root of the tree, wherever it was built.
+std::string source_of(const Raised& raised) {
+  std::string_view file = raised.file;
+  for (const std::string_view top : {"/src/", "/apps/", "/include/"})
+    if (const std::size_t at = file.rfind(top); at != std::string_view::npos) file.remove_prefix(at + 1);
+  return fmt::format("{}:{}", file, raised.line);
+}
+
 }  // namespace
 
-int print_error(Terminal& err, const std::exception_ptr& failure) {
+int print_error(Terminal& err, const std::exception_ptr& failure, bool where) {
   const auto print = [&err](const std::string& message, const std::string& help) {
     err.write(fmt::format("{} {}\n", err.paint(Style::error, "error:"), harmless(message)));
     if (!help.empty()) err.write(fmt::format("  {} {}\n", err.paint(Style::strong, "help:"), harmless(help)));
@@ -44,6 +52,7 @@ int print_error(Terminal& err, const std::exception_ptr& failure) {
   } catch (const Error& e) {
     const bool bug = e.code() == ErrorCode::internal;
     print(e.what(), bug && e.help().empty() ? report : e.help());
+    if (where) err.write(fmt::format("  {} {}\n", err.paint(Style::strong, "raised:"), source_of(e.raised())));
     return exit_status(e.code());
   } catch (const std::bad_alloc&) {
     print("out of memory", "a shorter prompt, or '--weights packed', needs less");

@@ -56,6 +56,6 @@ int main(int argc, char** argv) {
     session.out.flush();
     return status;
   } catch (...) {
-    return print_error(session.err, std::current_exception());
+    return print_error(session.err, std::current_exception(), session.verbosity > 1);
   }
 }

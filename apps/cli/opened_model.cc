@@ -37,7 +37,7 @@ Model load_weights(Session& session, const OpenedModel& opened, const ModelOptio
     return load_model(opened.files, load);
   } catch (const Error& e) {
     if (e.code() != ErrorCode::numerical) throw;
-    throw Error(e.code(), e.what(),
+    throw Error(e.raised(), e.what(),
                 "the file is damaged, or training diverged; '--allow-nonfinite' goes on all the same");
   }
 }

@@ -28,8 +28,10 @@ spdlog::level::level_enum level_of(LogLevel level) {
 void Session::declare(Command& root) {
   root.option("--color", "WHEN", color, "colour on the terminal", {"auto", "always", "never"});
   root.flag("-q,--quiet", quiet, "no progress, no warnings");
-  root.counter("-v,--verbose", verbosity, "say more on stderr; -vv still more");
+  root.counter("-v,--verbose", verbosity,
+               "say more on stderr; -vv still more, and which line of source raised an error");
   root.option("--threads", "N", threads, "threads to compute with (default: all processors of this process)");
+  root.option("--device", "DEVICE", device, "where to compute: cpu, the only one yet");
   root.option("--seed", "N", seed, "seed of everything random (default 0)");
 }
 
@@ -41,6 +43,8 @@ void Session::apply() {
   err = Terminal(stderr, mode);
   check(threads >= 0, ErrorCode::usage, "option '--threads': {} is not a number of threads", threads);
   if (threads > 0) set_thread_count(threads);
+  check(device == "cpu", ErrorCode::device, "option '--device': '{}' is not here: this version computes on the CPU",
+        device);
 
   auto logger = std::make_shared<spdlog::logger>("kirchhoff", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->set_pattern("%l: %v");

@@ -15,6 +15,7 @@ struct Session {
   bool quiet = false;
   Index verbosity = 0;
   Index threads = 0;  ///< 0: as many as the process may use
+  std::string device = "cpu";
   std::uint64_t seed = 0;
 
   Terminal out{stdout, ColorMode::automatic};

@@ -51,7 +51,7 @@ Recipe finished(Recipe recipe, const std::string& path) {
   try {
     config.validate();
   } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("'{}': {}", path, error.what()), error.help());
+    throw Error(error.raised(), fmt::format("'{}': {}", path, error.what()), error.help());
   }
   return recipe;
 }

@@ -181,7 +181,7 @@ Pattern parse_pattern(const JsonNode& owner) {
   try {
     return Pattern::regex(node.text("Regex"));
   } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("{}: {}", owner.where(), error.what()));
+    throw Error(error.raised(), fmt::format("{}: {}", owner.where(), error.what()));
   }
 }
 

@@ -63,6 +63,14 @@ class Messages(Case):
         self.assertLess(len(message), 3000)
 
 
+    def test_twice_verbose_says_where_an_error_was_raised(self):
+        self.assertNotIn("raised:", self.fails(3, "inspect", "/no/such/file"))
+        self.assertRegex(self.fails(3, "-vv", "inspect", "/no/such/file"), r"\n  raised: src/io/[a-z_]+\.cc:[0-9]+\n$")
+
+    def test_devices_that_are_not_there(self):
+        self.assertIn("'cuda:0'", self.fails(6, "--device", "cuda:0", "doctor"))
+
+
 class Context(Case):
     def test_prompt_longer_than_the_context(self):
         n_ctx = json.loads((GOLDEN / "gpt2" / "config.json").read_text())["n_positions"]

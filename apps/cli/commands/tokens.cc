@@ -86,7 +86,7 @@ int filter(Session& session, const TokenSource& source, const TokensCommand& opt
     } catch (const Json::exception& e) {
       fail(ErrorCode::usage, "stdin, line {}: not JSON: {}", number, e.what());
     } catch (const Error& e) {
-      throw Error(e.code(), fmt::format("stdin, line {}: {}", number, e.what()), e.help());
+      throw Error(e.raised(), fmt::format("stdin, line {}: {}", number, e.what()), e.help());
     }
     session.out.flush();
     if (session.out.closed()) break;
