@@ -26,7 +26,8 @@ std::string_view header_text(const FileBytes& file) {
   check(length <= file.size() - kLengthBytes, ErrorCode::format, "'{}': header length {} exceeds the file size {} - {}",
         file.path, length, file.size(), kLengthBytes);
   const std::string_view text = file.text().substr(kLengthBytes, length);
-  check(text.starts_with('{'), ErrorCode::format, "'{}': the header begins with {}, expected '{{'", file.path,
+  check(text.starts_with('{'), ErrorCode::format,
+        "'{}': the header is not a JSON object: it begins with {}, expected '{{'", file.path,
         printable(text.substr(0, 1)));
   return text;
 }

@@ -306,10 +306,9 @@ void dot_rows(const SmallGemm& g) {
 template <std::size_t kRows, std::size_t kColumns>
 KIRCHHOFF_INLINE void combine_block(const SmallGemm& g, Index i0, Index j0) {
   const Rows<kRows> a(g.a + i0 * g.a_stride, g.a_stride);
-  const float* b = g.b + j0;
   Vec acc[kRows][kColumns] = {};
-  for (Index p = 0; p < g.k; ++p, b += g.b_stride) {
-    const Rows<kColumns> columns(b, kLanes);
+  for (Index p = 0; p < g.k; ++p) {
+    const Rows<kColumns> columns(g.b + p * g.b_stride + j0, kLanes);
     for (std::size_t i = 0; i < kRows; ++i) {
       const Vec av = broadcast(a.at[i][p]);
       for (std::size_t j = 0; j < kColumns; ++j) acc[i][j] += av * load(columns.at[j]);

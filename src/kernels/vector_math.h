@@ -1,5 +1,5 @@
 #pragma once
-#include <cstdint>  // for int32_t
+#include <cstdint>  // for uint32_t
 
 /// Elementary functions as straight-line float32 code, so that a compiler vectorises the loop around them without
 /// -ffast-math. Always inlined: the files that include this are compiled for different instruction sets, and an
@@ -8,12 +8,13 @@ namespace kirchhoff::kernels {
 
 #define KIRCHHOFF_INLINE [[gnu::always_inline]] inline
 
-/// exp(x); relative error below 1e-7 on [-87.3, 88.37], 0 below it (so that a score of -inf weighs exactly nothing),
-/// and exp(88.37), about 2.4e38, above it, which keeps 2^r finite. x = r ln 2 + f with r whole, ln 2 in two parts; the
-/// polynomial is Cephes' expf.
+/// exp(x); relative error below 1e-7 on [-87.3, 87], 0 below it (so that a score of -inf weighs exactly nothing), and
+/// exp(87), about 6e37, above it, so that 1 / (1 + exp(-x)) is never subnormal. x = r ln 2 + f with r whole, ln 2 in
+/// two parts; the polynomial is Cephes' expf.
 KIRCHHOFF_INLINE float exp_poly(float x) {
   const float clamped = x < -87.3F ? -87.3F : (x > 87.0F ? 87.0F : x);
-  const float r = (clamped * 1.44269504F + 12582912.0F) - 12582912.0F;  // 1.5 * 2^23: rounds to nearest
+  const float shifted = clamped * 1.44269504F + 12582912.0F;  // 1.5 * 2^23: rounds to nearest
+  const float r = shifted - 12582912.0F;                      // and leaves r in the lowest bits
   const float f = clamped - r * 0.693359375F + r * 2.12194440e-4F;
   float p = 1.9875691500e-4F;
   p = p * f + 1.3981999507e-3F;
@@ -22,7 +23,7 @@ KIRCHHOFF_INLINE float exp_poly(float x) {
   p = p * f + 1.6666665459e-1F;
   p = p * f + 5.0000001201e-1F;
   p = p * f * f + f + 1.0F;
-  const float y = p * __builtin_bit_cast(float, (static_cast<std::int32_t>(r) + 127) << 23);
+  const float y = p * __builtin_bit_cast(float, (__builtin_bit_cast(std::uint32_t, shifted) + 127U) << 23);
   return x < -87.3F ? 0.0F : y;
 }
 

@@ -1,7 +1,8 @@
 #include "model/hf_config.h"
 
-#include <cmath>     // for sqrt
-#include <optional>  // for optional
+#include <algorithm>  // for min
+#include <cmath>      // for sqrt
+#include <optional>   // for optional
 
 #include "model/rotary.h"
 
@@ -169,7 +170,7 @@ void read_rope(ConfigReader& config, ModelConfig& model, const RopeOptions& opti
   const double fraction =
       options.fraction_key.empty() ? 1.0 : config.positive_or(options.fraction_key, options.fraction);
   const auto rotary_dim = [&](double part) {
-    const auto turned = static_cast<Index>(static_cast<double>(model.d_head) * part);
+    const auto turned = static_cast<Index>(std::min(static_cast<double>(model.d_head) * part, 1e9));
     check(turned >= 2 && turned % 2 == 0 && turned <= model.d_head, ErrorCode::format,
           "'{}': {} of the {} dimensions of a head are rotated ({}), expected an even number", config.file(), turned,
           model.d_head,

@@ -20,7 +20,7 @@ Index status_bytes(const std::string& key) {
 /// tell, or a sanitizer would be measured too.
 template <class Work>
 Index peak_growth(const Work& work) {
-#ifdef __SANITIZE_ADDRESS__
+#ifdef KIRCHHOFF_SANITIZED
   return -1;  // the sanitizer keeps what was freed
 #endif
   std::ofstream("/proc/self/clear_refs") << "5";  // resets the high-water mark

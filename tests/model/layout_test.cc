@@ -184,7 +184,14 @@ TEST(NanoGpt, CheckpointWithAndWithoutBiases) {
   EXPECT_EQ(model.config.n_heads, 2);
   EXPECT_EQ(model.config.activation, Activation::gelu);
   EXPECT_FALSE(model.weights.layers[0].b_Q.present());
-  files.checkpoint.tensors.push_back(test::wavy(p + "h.0.attn.c_attn.bias", {12}, 0.2));
+  for (const auto& [name, size] : std::map<std::string, Index>{{"h.0.ln_1.bias", 4},
+                                                               {"h.0.attn.c_attn.bias", 12},
+                                                               {"h.0.attn.c_proj.bias", 4},
+                                                               {"h.0.ln_2.bias", 4},
+                                                               {"h.0.mlp.c_fc.bias", 16},
+                                                               {"h.0.mlp.c_proj.bias", 4},
+                                                               {"ln_f.bias", 4}})
+    files.checkpoint.tensors.push_back(test::wavy(p + name, {size}, 0.2));
   EXPECT_TRUE(load_model(files).weights.layers[0].b_Q.present());
 }
 
