@@ -32,7 +32,9 @@ Trace run_subject(Session& session, const Subject& subject, std::vector<std::str
 
 Provenance provenance(const Session& session, const Subject& subject);
 
-/// {"schema", "version", "ids", "provenance"}: the beginning of an analysis' JSON.
+/// {"schema", "version", "ids", "provenance"}: the beginning of an analysis' JSON; beside the one of
+/// study/result_json.h.
+using kirchhoff::new_result;
 Json new_result(std::string_view name, const Session& session, const Subject& subject);
 
 /// The lines above every analysis: model, prompt with T and BOS, and `metric` if not empty.

@@ -13,7 +13,7 @@
 namespace kirchhoff::io {
 namespace {
 
-constexpr std::uint32_t kMostDims = 4;          // GGML_MAX_DIMS
+constexpr std::uint32_t kMostGgufDims = 4;      // GGML_MAX_DIMS
 constexpr std::int64_t kDefaultAlignment = 32;  // GGUF_DEFAULT_ALIGNMENT
 
 int read_version(GgufReader& reader) {
@@ -40,8 +40,8 @@ std::uint64_t alignment_of(const GgufMetadata& metadata) {
 Shape read_shape(GgufReader& reader, const std::string& name) {
   const std::string what = "tensor " + name;
   const auto n_dims = reader.number<std::uint32_t>(what);
-  check(n_dims <= kMostDims, ErrorCode::format, "'{}': {} has {} dimensions, ggml has at most {}", reader.path(), what,
-        n_dims, kMostDims);
+  check(n_dims <= kMostGgufDims, ErrorCode::format, "'{}': {} has {} dimensions, ggml has at most {}", reader.path(),
+        what, n_dims, kMostGgufDims);
   Shape shape;
   for (std::uint32_t i = 0; i < n_dims; ++i) {
     const auto size = reader.number<std::uint64_t>(what);

@@ -7,8 +7,8 @@ namespace {
 
 constexpr std::uint16_t kVersion = 45;  // needed for zip64
 constexpr std::uint16_t kUtf8Names = 1 << 11;
-constexpr std::uint16_t kDate = 1 << 5 | 1;  // 1980-01-01
-constexpr std::uint32_t kIn64 = 0xFFFFFFFF;
+constexpr std::uint16_t kDate = 1 << 5 | 1;       // 1980-01-01
+constexpr std::uint32_t kLargest32 = 0xFFFFFFFF;  // the value is in a zip64 record
 
 /// Little-endian numbers one after the other.
 class Record {
@@ -40,7 +40,7 @@ void ZipWriter::add(const std::string& name, std::string_view head, Bytes body) 
   members_.push_back(member);
   Record local;
   local.put32(0x04034b50).put16(kVersion).put16(kUtf8Names).put16(0).put16(0).put16(kDate).put32(member.crc);
-  local.put32(kIn64).put32(kIn64).put16(static_cast<std::uint16_t>(name.size())).put16(20).text(name);
+  local.put32(kLargest32).put32(kLargest32).put16(static_cast<std::uint16_t>(name.size())).put16(20).text(name);
   local.put16(1).put16(16).put64(member.size).put64(member.size);
   file_.write(local.bytes());
   file_.write(head);
@@ -59,14 +59,14 @@ void ZipWriter::finish() {
         .put16(0)
         .put16(kDate)
         .put32(member.crc);
-    central.put32(kIn64)
-        .put32(kIn64)
+    central.put32(kLargest32)
+        .put32(kLargest32)
         .put16(static_cast<std::uint16_t>(member.name.size()))
         .put16(28)
         .put16(0)
         .put16(0)
         .put16(0);
-    central.put32(0).put32(kIn64).text(member.name);
+    central.put32(0).put32(kLargest32).text(member.name);
     central.put16(1).put16(24).put64(member.size).put64(member.size).put64(member.header);
     file_.write(central.bytes());
   }
@@ -83,7 +83,7 @@ void ZipWriter::finish() {
       .put64(end - begin);
   tail.put64(begin);
   tail.put32(0x07064b50).put32(0).put64(end).put32(1);
-  tail.put32(0x06054b50).put16(0).put16(0).put16(0xFFFF).put16(0xFFFF).put32(kIn64).put32(kIn64).put16(0);
+  tail.put32(0x06054b50).put16(0).put16(0).put16(0xFFFF).put16(0xFFFF).put32(kLargest32).put32(kLargest32).put16(0);
   file_.write(tail.bytes());
 }
 

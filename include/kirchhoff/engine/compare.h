@@ -42,7 +42,7 @@ struct Comparison {
   std::vector<KindComparison> kinds;  ///< in the order of their names
   /// What the program that computed the expected values does wrong, if they agree only with that; empty otherwise.
   std::string reference_defect;
-  std::vector<SkippedKind> skipped;   ///< what the files hold and the engine does not compute (yet)
+  std::vector<SkippedKind> skipped;  ///< what the files hold and the engine does not compute (yet)
   bool passed() const { return failures.empty(); }
 };
 

@@ -14,7 +14,8 @@ void read_qwen(ConfigReader& c, Recipe& recipe) {
   const bool windowed = c.boolean_or("use_sliding_window", false);
   const Index window = c.count_or("sliding_window", 4096, kMaxPositions);
   const double first = c.has("max_window_layers") ? c.number("max_window_layers") : 28;
-  hf::set_windows(c, recipe.config, windowed ? window : 0, [first](Index layer) { return static_cast<double>(layer) >= first; });
+  hf::set_windows(c, recipe.config, windowed ? window : 0,
+                  [first](Index layer) { return static_cast<double>(layer) >= first; });
 
   recipe.prefixes = {"model.", ""};
   recipe.add("W_E", "{P}embed_tokens.weight");
