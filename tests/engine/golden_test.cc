@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>   // for sort
+#include <cmath>       // for sqrt
 #include <filesystem>  // for directory_iterator
 
 #include "kirchhoff/engine/compare.h"
@@ -41,6 +42,16 @@ TEST_P(Golden, Float32MatchesEverySite) {
   // default, it adds it once and gives Kirchhoff's logits.
   EXPECT_EQ(c.reference_defect.empty(), GetParam() != "falcon-alibi") << c.reference_defect;
   for (const SkippedKind& s : c.skipped) EXPECT_EQ(s.kind, "grad") << s.reason;
+}
+
+// transformers makes MPT's slopes of 8 whatever alibi_bias_max says.
+TEST(ReferenceDefects, MptAlibiBiasMax) {
+  const std::string folder = KIRCHHOFF_TEST_DATA "/golden/mpt";
+  Model model = load_model(folder);
+  for (double& slope : model.config.alibi_slopes) slope = std::sqrt(slope);  // as of alibi_bias_max 4
+  const Comparison c = compare_with_expected(model, folder, {.tolerance = 1e-5});
+  EXPECT_TRUE(c.passed()) << lines(c);
+  EXPECT_NE(c.reference_defect.find("alibi_bias_max"), std::string::npos);
 }
 
 TEST_P(Golden, DoubleMatchesEverySite) {

@@ -3,6 +3,7 @@
 #include "model/families.h"
 
 #include <algorithm>  // for count
+#include <cmath>      // for sqrt
 #include <set>        // for set
 
 #include "model/support.h"
@@ -315,10 +316,13 @@ TEST(Families, AnEpsilonThatClassesDisagreeAboutMustBeStated) {
   for (const char* folder : {"phi3", "olmo2"}) refused(config_of(folder), "rms_norm_eps", nullptr);
 }
 
-TEST(Families, NeoxFractionUnderTwoNamesMustBeOne) {
-  const Json config = config_of("gpt_neox-parallel");  // rotary_pct 0.25
+TEST(Families, NeoxFractionAndBaseUnderTwoNamesMustBeOne) {
+  Json config = config_of("gpt_neox-parallel");  // rotary_pct 0.25
   EXPECT_EQ(with(config, "partial_rotary_factor", 0.25).rotary_dim, 4);
   EXPECT_EQ(refused(config, "partial_rotary_factor", 0.5).code(), ErrorCode::unsupported);
+  config["rotary_emb_base"] = 500.0;  // transformers 4.57 writes rope_theta beside it
+  EXPECT_DOUBLE_EQ(with(config, "rope_theta", 500.0).rotary_tables[0].inv_freq[1], 1.0 / std::sqrt(500.0));
+  EXPECT_EQ(refused(config, "rope_theta", 700.0).code(), ErrorCode::unsupported);
 }
 
 TEST(FusedProjections, NeoxAndBloomPerHead) {

@@ -16,8 +16,9 @@ Recipe gpt_neox_hf(ConfigReader& c) {
   model.activation = hf::activation(c, "hidden_act", "gelu");
   model.parallel = c.boolean_or("use_parallel_residual", true);
   hf::set_attn_scale(model);
-  // Some versions write the fraction under both names.
+  // Some versions write the fraction and the base under both names.
   if (c.has("rotary_pct")) c.expect("partial_rotary_factor", c.number("rotary_pct"));
+  if (c.has("rotary_emb_base")) c.expect("rope_theta", c.number("rotary_emb_base"));
   hf::read_rope(c, model,
                 {.theta_key = c.first_of({"rotary_emb_base", "rope_theta"}),
                  .fraction = 0.25,
