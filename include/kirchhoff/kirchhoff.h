@@ -9,6 +9,8 @@
 #include "kirchhoff/engine/bench.h"
 #include "kirchhoff/engine/compare.h"
 #include "kirchhoff/engine/generate.h"
+#include "kirchhoff/engine/graph.h"
+#include "kirchhoff/engine/intervention.h"
 #include "kirchhoff/engine/kv_cache.h"
 #include "kirchhoff/engine/loss.h"
 #include "kirchhoff/engine/run.h"

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>  // for min, stable_sort, transform
+#include <algorithm>  // for min, transform
 #include <iterator>   // for back_inserter, size
-#include <numeric>    // for iota
 #include <optional>   // for optional
 
+#include "engine/near_names.h"
 #include "kirchhoff/base/error.h"
 
 namespace kirchhoff {
@@ -161,37 +161,6 @@ std::string expand_shorthand(string_view text) {
   return std::string(text);
 }
 
-/// Levenshtein's distance, by rows.
-Index edit_distance(string_view a, string_view b) {
-  std::vector<Index> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), Index{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    Index diagonal = row[0];
-    row[0] = static_cast<Index>(i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const Index substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({substitute, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
-}
-
-/// The three names of the model that are least different from `text`.
-std::vector<std::string> nearest(const std::vector<SiteRef>& sites, string_view text) {
-  std::vector<std::pair<Index, std::string>> ranked;
-  for (const SiteRef& s : sites) {
-    std::string name = site_name(s);
-    const Index distance = edit_distance(text, name);
-    ranked.emplace_back(distance, std::move(name));
-  }
-  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  ranked.resize(std::min<std::size_t>(3, ranked.size()));
-  std::vector<std::string> names;
-  std::transform(ranked.begin(), ranked.end(), std::back_inserter(names), [](const auto& r) { return r.second; });
-  return names;
-}
-
 /// Why `name` (with or without stars) names nothing in this model.
 [[noreturn]] void fail_unknown(const ModelConfig& config, const std::vector<SiteRef>& sites, string_view pattern,
                                const std::string& name) {
@@ -203,8 +172,10 @@ std::vector<std::string> nearest(const std::vector<SiteRef>& sites, string_view 
     for (Index layer = 0; layer < (s.per_layer() ? config.n_layers : 1); ++layer)
       if (matches(name, site_name(s.site, layer))) fail(ErrorCode::usage, "site '{}': {}", pattern, s.absent(config));
   }
+  std::vector<std::string> names;
+  std::transform(sites.begin(), sites.end(), std::back_inserter(names), [](const SiteRef& s) { return site_name(s); });
   throw Error(ErrorCode::usage, fmt::format("unknown site '{}'", pattern),
-              fmt::format("nearest: {}", fmt::join(nearest(sites, name), ", ")));
+              fmt::format("nearest: {}", fmt::join(engine::nearest_names(names, name, 3), ", ")));
 }
 
 }  // namespace
