@@ -29,6 +29,7 @@
 #include "kirchhoff/io/torch_file.h"
 #include "kirchhoff/kernels/activations.h"
 #include "kirchhoff/kernels/attention.h"
+#include "kirchhoff/kernels/branched_attention.h"
 #include "kirchhoff/kernels/cpu.h"
 #include "kirchhoff/kernels/embedding.h"
 #include "kirchhoff/kernels/gemm.h"

@@ -1,9 +1,10 @@
 #include "kirchhoff/kernels/attention.h"
 
-#include <algorithm>  // for min, max, fill, copy
+#include <algorithm>  // for min, fill
 #include <limits>     // for numeric_limits
 #include <vector>     // for vector
 
+#include "kernels/attention_tiles.h"
 #include "kernels/tasks.h"
 #include "kernels/vector_kernels.h"
 #include "kirchhoff/kernels/gemm.h"
@@ -26,29 +27,6 @@ struct Tile {
   Index query(Index i) const { return t + i * t_step; }
 };
 
-struct KeyRange {
-  Index begin, end;
-};
-
-/// The keys that query t sees. Both ends grow with t.
-KeyRange visible_keys(const Problem& p, Index t) {
-  const Index n_keys = p.k.dim[0], position = p.first_query + t;
-  Index begin = 0, end = n_keys;
-  if (p.window > 0) {
-    begin = std::max<Index>(0, position - p.window + 1);
-    end = std::min(end, position + p.window);
-  }
-  if (p.causal) end = std::min(end, position + 1);
-  end = std::max<Index>(end, 0);
-  return {std::min(begin, end), end};
-}
-
-/// Head h of x as a matrix, [rows, d_head].
-template <class T>
-View<T, 2> head_of(View<T, 3> x, Index h) {
-  return {x.data + h * x.stride[1], {x.dim[0], x.dim[2]}, {x.stride[0], x.stride[2]}};
-}
-
 /// The tile's rows of q or z.
 template <class T>
 View<T, 2> tile_rows(View<T, 3> x, const Tile& tile) {
@@ -57,24 +35,11 @@ View<T, 2> tile_rows(View<T, 3> x, const Tile& tile) {
           {tile.t_step * x.stride[0] + tile.h_step * x.stride[1], x.stride[2]}};
 }
 
-/// Copies what row i of a tile has for the keys [begin, begin + n) into a hook's row, and `hidden` for the others.
-void record(View<float, 3> hook, Index h, Index t, const float* values, KeyRange seen, float hidden) {
-  float* out = hook.data + h * hook.stride[0] + t * hook.stride[1];
-  std::fill(out, out + seen.begin, hidden);
-  std::copy(values, values + (seen.end - seen.begin), out + seen.begin);
-  std::fill(out + seen.end, out + hook.dim[2], hidden);
-}
-
 /// Soft cap, ALiBi and softmax on the scaled products of one query, in place; `scores` are those of the keys it sees.
 void scores_to_pattern(const Problem& p, Index h, Index t, KeyRange seen, float* scores) {
   const Index n = seen.end - seen.begin;
   if (p.softcap > 0) vector_kernels().soft_cap(scores, n, static_cast<float>(p.softcap));
-  if (p.slopes != nullptr) {
-    const float slope = static_cast<float>(p.slopes[h]);
-    const Index distance = seen.begin - (p.first_query + t);
-#pragma omp simd
-    for (Index s = 0; s < n; ++s) scores[s] += slope * static_cast<float>(distance + s);
-  }
+  if (p.slopes != nullptr) add_alibi(static_cast<float>(p.slopes[h]), seen.begin - (p.first_query + t), n, scores);
   if (p.scores.data != nullptr) record(p.scores, h, t, scores, seen, -std::numeric_limits<float>::infinity());
   vector_kernels().softmax(scores, n, scores);
   if (p.pattern.data != nullptr) record(p.pattern, h, t, scores, seen, 0.0F);
