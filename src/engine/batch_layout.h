@@ -1,5 +1,5 @@
 #pragma once
-#include <algorithm>  // for max
+#include <algorithm>  // for max, upper_bound
 #include <span>       // for span
 #include <vector>     // for vector
 
@@ -27,6 +27,10 @@ class BatchLayout {
   Index keys() const { return past_ + longest_; }
   Index first_row(Index sequence) const { return first_row_[static_cast<std::size_t>(sequence)]; }
   Index length(Index sequence) const { return first_row(sequence + 1) - first_row(sequence); }
+  /// The sequence that a row belongs to.
+  Index sequence_of(Index row) const {
+    return std::upper_bound(first_row_.begin(), first_row_.end(), row) - first_row_.begin() - 1;
+  }
   bool padded() const { return batch() * longest_ != rows(); }
   /// Where a padded sequence begins in [0, longest).
   Index padding_before(Index sequence) const { return pad_left_ ? longest_ - length(sequence) : 0; }

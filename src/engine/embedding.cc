@@ -37,9 +37,9 @@ void Forward<Real>::embed() {
     }
     kernels::embed(gathered.view<2>(), ids, config_.embed_scale, x);
   }
-  capture_(Site::embed_module, 0, x);
+  pass(Site::embed_module, 0, x);
   if (config_.embed_norm) norm(config_.norm, model_.weights.ln_embed.w, model_.weights.ln_embed.b, x, x);
-  capture_(Site::embed, 0, x);
+  pass(Site::embed, 0, x);
 
   // 2. Positions: added to the stream here, or (shortformer) to the input of every q and k later.
   if (config_.positions == Positions::learned || config_.positions == Positions::shortformer) {
@@ -48,7 +48,7 @@ void Forward<Real>::embed() {
     const ConstMatrix table = reader_.rows(model_.weights.W_pos, layout_.past(), layout_.longest());
     for (Index s = 0; s < layout_.batch(); ++s)
       kernels::add_rows(pos.rows(layout_.first_row(s), layout_.length(s)), table.rows(0, layout_.length(s)));
-    capture_(Site::pos_embed, 0, pos);
+    pass(Site::pos_embed, 0, pos);
     if (config_.positions == Positions::learned) kernels::add(x, pos);
   }
 
@@ -71,26 +71,28 @@ void Forward<Real>::unembed() {
   const Index n = layout_.rows(), batch = layout_.batch(), d_vocab = config_.d_vocab_out;
 
   // 1. The final norm.
-  ConstRows in = x_;
+  Rows in = x_;
   if (config_.final_norm && config_.norm != NormKind::none) {
     const NormSites sites{Site::final_scale, Site::final_normalized};
     norm(config_.norm, model_.weights.ln_final.w, model_.weights.ln_final.b, in, normed_, sites);
     in = normed_;
   }
-  capture_(Site::unembed_in, 0, in);
+  pass(Site::unembed_in, 0, in);
 
   // 2. W_U, straight into what is returned: all rows, or the last of each sequence.
   if (options_.logits == LogitPositions::all) {
     trace_.logits = BasicTensor<Real>::uninitialised({batch, layout_.longest(), d_vocab}, {"batch", "pos", "d_vocab"});
     const Rows padded{trace_.logits.data(), {batch * layout_.longest(), d_vocab}};
     multiply_unembedding(in, padded.rows(0, n));
-    capture_(Site::unembed_out, 0, padded.rows(0, n));
+    pass(Site::unembed_out, 0, padded.rows(0, n));
     scale_and_cap(padded.rows(0, n));
     spread_rows(layout_, padded);
     return;
   }
   if (wants_out) {
-    multiply_unembedding(in, capture_.padded_rows(Site::unembed_out).rows(0, n));
+    const Rows out = capture_.padded_rows(Site::unembed_out).rows(0, n);
+    multiply_unembedding(in, out);
+    edit_(Site::unembed_out, 0, out);
     spread_rows(layout_, capture_.padded_rows(Site::unembed_out));
   }
   if (options_.logits == LogitPositions::last) {
@@ -100,6 +102,9 @@ void Forward<Real>::unembed() {
     trace_.logits = BasicTensor<Real>::uninitialised({batch, 1, d_vocab}, {"batch", "pos", "d_vocab"});
     const Rows logits{trace_.logits.data(), {batch, d_vocab}};
     multiply_unembedding(last, logits);
+    std::vector<Index> rows;
+    for (Index s = 0; s < batch; ++s) rows.push_back(layout_.first_row(s + 1) - 1);
+    edit_(Site::unembed_out, 0, logits, {0, rows});
     scale_and_cap(logits);
   }
 }

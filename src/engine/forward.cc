@@ -50,7 +50,8 @@ Forward<Real>::Forward(const Model& model, std::span<const Tokens> batch, const 
       config_(model.config),
       options_(options),
       layout_(checked_layout<Real>(model.config, batch, options)),
-      capture_(model.config, layout_, options.capture, trace_) {
+      capture_(model.config, layout_, options.capture, trace_),
+      edit_(model.config, layout_, options.interventions) {
   trace_.tokens.assign(batch.begin(), batch.end());
   trace_.pad_left = options.pad_left;
 }
@@ -118,7 +119,7 @@ void Forward<Real>::block(Index layer) {
   const Rows x = x_;
 
   // 1. Attention reads the stream.
-  capture_(Site::resid_pre, layer, x);
+  pass(Site::resid_pre, layer, x);
   for (const Site site : {Site::attn_in, Site::q_input, Site::k_input, Site::v_input})
     capture_.for_each_head(site, layer, x);
   const ConstRows attention_in = read_stream(w.ln1, normed_, {Site::ln1_scale, Site::ln1_normalized, layer});
@@ -134,23 +135,24 @@ void Forward<Real>::block(Index layer) {
   // 4. The MLP reads and writes.
   if (!config_.attn_only) {
     if (!config_.parallel) {
-      capture_(Site::resid_mid, layer, x);
+      pass(Site::resid_mid, layer, x);
       mlp_in = read_mlp_input(layer, attention_in);
     }
     mlp(layer, mlp_in);
     write_stream(w.ln2_post, {Site::ln2_post_scale, Site::ln2_post_normalized, layer}, Site::mlp_module, Site::mlp_out);
   }
-  capture_(Site::resid_post, layer, x);
+  pass(Site::resid_post, layer, x);
 }
 
 template <class Real>
 void Forward<Real>::norm(NormKind kind, const WeightVector& gain, const WeightVector& bias, ConstRows x, Rows out,
-                         std::optional<NormSites> sites, Index first_row) {
+                         std::optional<NormSites> sites, RowMap rows) {
   kernels::NormProblem<Real> problem{
       .x = x, .out = out, .gain = values<Real>(gain), .bias = values<Real>(bias), .eps = config_.norm_eps};
   BasicTensor<Real> scale, normalized;
-  const bool wants_scale = sites && capture_.wants(sites->scale, sites->layer);
-  const bool wants_normalized = sites && capture_.wants(sites->normalized, sites->layer);
+  const bool edits = sites && (edit_.wants(sites->scale, sites->layer) || edit_.wants(sites->normalized, sites->layer));
+  const bool wants_scale = sites && (edits || capture_.wants(sites->scale, sites->layer));
+  const bool wants_normalized = sites && (edits || capture_.wants(sites->normalized, sites->layer));
   if (wants_scale) {
     scale = BasicTensor<Real>::uninitialised({x.dim[0], 1});
     problem.scale = scale.data();
@@ -163,8 +165,30 @@ void Forward<Real>::norm(NormKind kind, const WeightVector& gain, const WeightVe
     kernels::rms_norm(problem);
   else
     kernels::layer_norm(problem);
-  if (wants_scale) capture_(sites->scale, sites->layer, scale.template view<2>(), first_row);
-  if (wants_normalized) capture_(sites->normalized, sites->layer, normalized.template view<2>(), first_row);
+  if (edits) edit_norm(gain, bias, scale.template view<2>(), normalized.template view<2>(), out, *sites, rows);
+  if (!rows.contiguous()) return;
+  if (wants_scale) capture_(sites->scale, sites->layer, scale.template view<2>(), rows.first);
+  if (wants_normalized) capture_(sites->normalized, sites->layer, normalized.template view<2>(), rows.first);
+}
+
+/// Rows whose divisor or normalised values are changed go on from there; the others keep what the kernel gave.
+template <class Real>
+void Forward<Real>::edit_norm(const WeightVector& gain, const WeightVector& bias, Rows scale, Rows normalized, Rows out,
+                              const NormSites& sites, RowMap rows) {
+  std::vector<Real> before(scale.data, scale.data + scale.size());
+  std::vector<Index> changed;
+  edit_(sites.scale, sites.layer, scale, rows, &changed);
+  for (const Index row : changed) {
+    // (x - mean) / s' = normalized * s / s'
+    const Real factor = before[static_cast<std::size_t>(row)] / scale(row, 0);
+    for (Real& value : normalized.row(row)) value *= factor;
+  }
+  edit_(sites.normalized, sites.layer, normalized, rows, &changed);
+  for (const Index row : changed)
+    for (Index i = 0; i < out.dim[1]; ++i) {
+      const Real scaled = normalized(row, i) * (gain.present() ? values<Real>(gain)[i] : Real{1});
+      out(row, i) = scaled + (bias.present() ? values<Real>(bias)[i] : Real{});
+    }
 }
 
 template <class Real>
@@ -182,9 +206,9 @@ typename Forward<Real>::ConstRows Forward<Real>::read_stream(const NormWeights& 
 
 template <class Real>
 void Forward<Real>::write_stream(const NormWeights& post_norm, const NormSites& sites, Site raw, Site added) {
-  capture_(raw, sites.layer, out_);
+  pass(raw, sites.layer, out_);
   if (config_.post_norm) norm(config_.norm, post_norm.w, post_norm.b, out_, out_, sites);
-  capture_(added, sites.layer, out_);
+  pass(added, sites.layer, out_);
   kernels::add(x_, out_);
 }
 

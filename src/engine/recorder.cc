@@ -1,6 +1,6 @@
 #include "engine/recorder.h"
 
-#include <algorithm>  // for copy_n, fill_n, max, min
+#include <algorithm>  // for copy, copy_n, fill_n, max, min
 #include <cstring>    // for memmove
 
 namespace kirchhoff::engine {
@@ -89,6 +89,14 @@ void Recorder<Real>::for_each_head(Site site, Index layer, View<const Real, 2> v
       for (Index h = 0; h < out.dim[1]; ++h)
         std::copy_n(values.row(layout_.first_row(s) + t).data(), values.dim[1], &out(t, h, 0));
   }
+}
+
+template <class Real>
+void Recorder<Real>::head_of_row(Site site, Index layer, Index row, Index head, std::span<const Real> values) {
+  if (!wants(site, layer)) return;
+  const Index sequence = layout_.sequence_of(row);
+  const View<Real, 3> heads = pos_head(site, layer, sequence);
+  std::copy(values.begin(), values.end(), &heads(row - layout_.first_row(sequence), head, 0));
 }
 
 template <class Real>

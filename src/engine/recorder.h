@@ -1,4 +1,5 @@
 #pragma once
+#include <span>    // for span
 #include <vector>  // for vector
 
 #include "engine/batch_layout.h"
@@ -22,6 +23,9 @@ class Recorder {
   void operator()(Site site, Index layer, View<const Real, 2> values, Index first_row = 0);
   /// The same row for every head (what heads read before anything is edited): fills [pos, head, width].
   void for_each_head(Site site, Index layer, View<const Real, 2> values);
+
+  /// One head of one row of the batch.
+  void head_of_row(Site site, Index layer, Index row, Index head, std::span<const Real> values);
 
   /// Where the values of one sequence belong, for kernels that write there themselves; no data if not asked for.
   /// [head, query, key] of attn_scores or pattern:

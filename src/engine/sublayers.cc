@@ -1,7 +1,9 @@
-#include <algorithm>    // for copy_n, min
+#include <algorithm>    // for copy_n, equal, min
+#include <cmath>        // for abs
 #include <type_traits>  // for is_same_v
 
 #include "engine/forward.h"
+#include "engine/head_views.h"
 #include "kirchhoff/kernels/activations.h"
 #include "kirchhoff/kernels/attention.h"
 #include "kirchhoff/kernels/embedding.h"
@@ -10,21 +12,6 @@
 #include "kirchhoff/kernels/rotary.h"
 
 namespace kirchhoff::engine {
-namespace {
-
-/// [rows, heads * d_head] seen as [rows, heads, d_head].
-template <class T>
-View<T, 3> by_head(View<T, 2> x, Index d_head) {
-  return {x.data, {x.dim[0], x.dim[1] / d_head, d_head}, {x.stride[0], d_head, 1}};
-}
-
-/// Head h of [rows, heads, width] as a matrix.
-template <class T>
-View<T, 2> head(View<T, 3> x, Index h) {
-  return {x.data + h * x.stride[1], {x.dim[0], x.dim[2]}, {x.stride[0], x.stride[2]}};
-}
-
-}  // namespace
 
 /// out = sum over heads h of (pattern_h (in W_V^h)) W_O^h + b_O, pattern_h = softmax(mask(scale q_h k_h^T)).
 template <class Real>
@@ -37,6 +24,7 @@ void Forward<Real>::attention(Index layer, ConstRows in) {
   const KeysValues all = keys_values(layer);
   const Rows q = q_, k = all.k.rows(past, n), v = all.v.rows(past, n);
   const ConstRows qk_in = with_positions(layer, in);
+  std::vector<HeadCopy> copies;
   {
     const std::vector<ConstMatrix> W = reader_.matrices({&w.W_Q, &w.W_K, &w.W_V});
     const kernels::BasicGemmProblem<Real> problems[] = {
@@ -45,10 +33,11 @@ void Forward<Real>::attention(Index layer, ConstRows in) {
         {.a = in, .b = W[2], .c = v, .bias = values<Real>(w.b_V)},
     };
     kernels::gemm(problems);
+    if (edits_head_inputs(layer)) copies = edit_head_inputs(layer, W, q, k, v);
   }
-  capture_(Site::q, layer, q);
-  capture_(Site::k, layer, k);
-  capture_(Site::v, layer, v);
+  pass(Site::q, layer, q);
+  pass(Site::k, layer, k);
+  pass(Site::v, layer, v);
 
   // 2. q/k norm and rotation, in place.
   if (config_.qk_norm != QkNorm::none) {
@@ -58,18 +47,24 @@ void Forward<Real>::attention(Index layer, ConstRows in) {
   if (config_.positions == Positions::rotary) {
     rotate(layer, q);
     rotate(layer, k);
-    capture_(Site::rot_q, layer, q);
-    capture_(Site::rot_k, layer, k);
+    pass(Site::rot_q, layer, q);
+    pass(Site::rot_k, layer, k);
   }
 
   // 3. Scores, pattern and z of every sequence.
-  std::vector<kernels::AttentionProblem<Real>> problems;
+  BasicTensor<Real> copied;
+  KeysValues read = all;
+  if (!copies.empty()) {
+    finish_copies(layer, copies);
+    read = with_copies(copies, all, copied);
+  }
+  Problems problems;
   for (Index s = 0; s < layout_.batch(); ++s) {
     const Index first = layout_.first_row(s), length = layout_.length(s), dh = config_.d_head;
     problems.push_back({
         .q = by_head(ConstRows(q.rows(first, length)), dh),
-        .k = by_head(ConstRows(all.k.rows(first, past + length)), dh),
-        .v = by_head(ConstRows(all.v.rows(first, past + length)), dh),
+        .k = by_head(ConstRows(read.k.rows(first, past + length)), dh),
+        .v = by_head(ConstRows(read.v.rows(first, past + length)), dh),
         .z = by_head(z_.rows(first, length), dh),
         .first_query = past,
         .scale = config_.attn_scale_of_layer[l],
@@ -81,13 +76,19 @@ void Forward<Real>::attention(Index layer, ConstRows in) {
         .pattern = capture_.head_query_key(Site::pattern, layer, s),
     });
   }
-  kernels::attention(std::span<const kernels::AttentionProblem<Real>>(problems));
-  capture_(Site::z, layer, z_);
+  if (edits_patterns(layer))
+    edit_patterns(layer, problems);
+  else
+    kernels::attention(std::span<const kernels::AttentionProblem<Real>>(problems));
+  pass(Site::z, layer, z_);
 
   // 4. z W_O + b_O: all heads in one product.
   const ConstMatrix W_O = reader_.matrices({&w.W_O})[0];
   kernels::gemm(kernels::BasicGemmProblem<Real>{.a = z_, .b = W_O, .c = out_, .bias = values<Real>(w.b_O)});
-  record_results(layer, W_O);
+  if (edit_.wants(Site::result, layer))
+    edit_results(layer, W_O);
+  else
+    record_results(layer, W_O);
 }
 
 /// out = post W_out + b_out; post = act(in W_in + b_in), gated: act(in W_gate + b_gate) * (in W_in + b_in).
@@ -110,20 +111,23 @@ void Forward<Real>::mlp(Index layer, ConstRows in) {
           {.a = rows, .b = W[0], .c = linear, .bias = values<Real>(w.b_in)},
       };
       kernels::gemm(problems);
-      capture_(Site::mlp_pre, layer, pre, first);
-      capture_(Site::mlp_pre_linear, layer, linear, first);
+      pass(Site::mlp_pre, layer, pre, first);
+      pass(Site::mlp_pre_linear, layer, linear, first);
       kernels::activate_gated(config_.activation, pre, linear, pre);
     } else {
       kernels::gemm(kernels::BasicGemmProblem<Real>{.a = rows, .b = W[0], .c = pre, .bias = values<Real>(w.b_in)});
-      capture_(Site::mlp_pre, layer, pre, first);
-      kernels::activate(config_.activation, pre, pre);
+      pass(Site::mlp_pre, layer, pre, first);
+      if (edit_.wants_gates(layer))
+        activate_frozen(layer, pre, first);
+      else
+        kernels::activate(config_.activation, pre, pre);
     }
     if (config_.activation == Activation::solu_ln) {
-      capture_(Site::mlp_mid, layer, pre, first);
+      pass(Site::mlp_mid, layer, pre, first);
       const NormSites sites{Site::mlp_ln_scale, Site::mlp_ln_normalized, layer};
-      norm(NormKind::layer_norm, w.mlp_ln_w, w.mlp_ln_b, pre, pre, sites, first);
+      norm(NormKind::layer_norm, w.mlp_ln_w, w.mlp_ln_b, pre, pre, sites, {first});
     }
-    capture_(Site::mlp_post, layer, pre, first);
+    pass(Site::mlp_post, layer, pre, first);
 
     // 2. And back.
     kernels::gemm(kernels::BasicGemmProblem<Real>{
@@ -131,14 +135,76 @@ void Forward<Real>::mlp(Index layer, ConstRows in) {
   }
 }
 
+/// post = act(pre0)/pre0 * pre where gates are frozen to those of pre0, act(pre) elsewhere. Written act(pre0)
+/// (pre/pre0), which is act(pre) itself where pre = pre0; at pre0 = 0 the limit from below (relu: 0; the others: their
+/// slope).
+template <class Real>
+void Forward<Real>::activate_frozen(Index layer, Rows pre, Index first_row) {
+  constexpr Real kTiny = static_cast<Real>(1e-30);
+  auto frozen = BasicTensor<Real>::uninitialised({pre.dim[0], pre.dim[1]});
+  const Rows gate = frozen.template view<2>();
+  std::copy_n(pre.data, pre.size(), gate.data);
+  const std::vector<Index> rows = edit_.gates(layer, gate, {first_row});
+  std::vector<BasicTensor<Real>> ratios;
+  for (const Index row : rows) {
+    BasicTensor<Real> ratio({pre.dim[1]});
+    for (Index i = 0; i < pre.dim[1]; ++i) {
+      Real& at = gate(row, i);
+      ratio[i] = Real{1};
+      if (at == pre(row, i)) continue;
+      if (std::abs(at) < kTiny) at = -kTiny;
+      ratio[i] = pre(row, i) / at;
+    }
+    ratios.push_back(std::move(ratio));
+  }
+  kernels::activate(config_.activation, gate, pre);
+  for (std::size_t r = 0; r < rows.size(); ++r)
+    for (Index i = 0; i < pre.dim[1]; ++i) pre(rows[r], i) *= ratios[r][i];
+}
+
 template <class Real>
 typename Forward<Real>::ConstRows Forward<Real>::read_mlp_input(Index layer, ConstRows attention_input) {
+  if (edit_.wants(Site::mlp_in, layer)) {
+    mlp_stream_ = BasicTensor<Real>::uninitialised({x_.dim[0], x_.dim[1]});
+    std::copy_n(x_.data, x_.size(), mlp_stream_.data());
+    pass(Site::mlp_in, layer, mlp_stream_.template view<2>());
+    return read_edited_mlp_input(layer, attention_input, mlp_stream_.template view<2>());
+  }
   capture_(Site::mlp_in, layer, x_);
   if (config_.shared_norm) return attention_input;
   const LayerWeights& w = model_.weights.layers[static_cast<std::size_t>(layer)];
   // A sequential block is done with attention's input when the MLP's turn comes.
   const Rows buffer = config_.parallel ? normed_mlp_ : normed_;
   return read_stream(w.ln2, buffer, {Site::ln2_scale, Site::ln2_normalized, layer});
+}
+
+/// What the MLP reads of a stream that it alone sees.
+template <class Real>
+typename Forward<Real>::ConstRows Forward<Real>::read_edited_mlp_input(Index layer, ConstRows attention_input,
+                                                                       Rows stream) {
+  const LayerWeights& w = model_.weights.layers[static_cast<std::size_t>(layer)];
+  if (!config_.pre_norm || config_.norm == NormKind::none) return stream;
+  mlp_normed_ = BasicTensor<Real>::uninitialised({stream.dim[0], stream.dim[1]});
+  const Rows normed = mlp_normed_.template view<2>();
+  if (!config_.shared_norm) {
+    norm(config_.norm, w.ln2.w, w.ln2.b, stream, normed, NormSites{Site::ln2_scale, Site::ln2_normalized, layer});
+    return normed;
+  }
+  // Attention's norm, of the MLP's input where that is another one.
+  std::vector<Index> changed;
+  for (Index row = 0; row < stream.dim[0]; ++row) {
+    std::copy_n(attention_input.row(row).data(), stream.dim[1], normed.row(row).data());
+    const std::span<const Real> mine = stream.row(row), others = x_.row(row);
+    if (!std::equal(mine.begin(), mine.end(), others.begin())) changed.push_back(row);
+  }
+  if (changed.empty()) return normed;
+  BasicTensor<Real> gathered = gather_rows(stream, changed);
+  const Rows rows = gathered.template view<2>();
+  norm(config_.norm, w.ln1.w, w.ln1.b, rows, rows, NormSites{Site::ln1_scale, Site::ln1_normalized, layer},
+       {0, changed});
+  for (std::size_t i = 0; i < changed.size(); ++i)
+    std::copy_n(rows.row(static_cast<Index>(i)).data(), stream.dim[1], normed.row(changed[i]).data());
+  return normed;
 }
 
 /// Shortformer's input of q and k: in + W_pos[position]. Other models': in.
@@ -148,7 +214,7 @@ typename Forward<Real>::ConstRows Forward<Real>::with_positions(Index layer, Con
   const Rows shifted = shifted_;
   for (Index row = 0; row < in.dim[0]; ++row) std::copy_n(in.row(row).data(), in.dim[1], shifted.row(row).data());
   kernels::add(shifted, pos_);
-  capture_(Site::attn_input, layer, shifted);
+  pass(Site::attn_input, layer, shifted);
   return shifted;
 }
 
@@ -162,9 +228,16 @@ void Forward<Real>::normalise_heads(const WeightVector& gain, Rows x) {
 }
 
 template <class Real>
-void Forward<Real>::rotate(Index layer, Rows x) {
+void Forward<Real>::rotate(Index layer, Rows x, RowMap rows) {
   const Index table = config_.rotary_table_of_layer[static_cast<std::size_t>(layer)];
-  const Rotation& rotation = rotations_[static_cast<std::size_t>(table)];
+  const Rotation& all = rotations_[static_cast<std::size_t>(table)];
+  BasicTensor<Real> cos, sin;
+  Rotation rotation = all;
+  if (!rows.contiguous()) {
+    cos = gather_rows(all.cos, rows.gathered);
+    sin = gather_rows(all.sin, rows.gathered);
+    rotation = {cos.template view<2>(), sin.template view<2>()};
+  }
   const View<Real, 3> heads = by_head(x, config_.d_head);
   kernels::rotate(kernels::RotaryProblem<Real>{
       .x = heads,
@@ -184,7 +257,7 @@ void Forward<Real>::record_results(Index layer, ConstMatrix W_O) {
     const View<Real, 3> result = capture_.pos_head(Site::result, layer, s);
     const View<Real, 3> z = by_head(z_.rows(layout_.first_row(s), layout_.length(s)), dh);
     for (Index h = 0; h < config_.n_heads; ++h)
-      problems.push_back({.a = head(z, h), .b = W_O.rows(h * dh, dh), .c = head(result, h)});
+      problems.push_back({.a = head_of(z, h), .b = W_O.rows(h * dh, dh), .c = head_of(result, h)});
   }
   kernels::gemm(std::span<const kernels::BasicGemmProblem<Real>>(problems));
 }
@@ -198,11 +271,15 @@ typename Forward<Real>::KeysValues Forward<Real>::keys_values(Index layer) {
   return {k_, v_};
 }
 
-// What forward.cc calls; the rest follows from it.
+// What the other files call; the rest follows from it.
 template void Forward<float>::attention(Index, ConstRows);
 template void Forward<double>::attention(Index, ConstRows);
 template void Forward<float>::mlp(Index, ConstRows);
 template void Forward<double>::mlp(Index, ConstRows);
+template void Forward<float>::normalise_heads(const WeightVector&, Rows);
+template void Forward<double>::normalise_heads(const WeightVector&, Rows);
+template void Forward<float>::rotate(Index, Rows, RowMap);
+template void Forward<double>::rotate(Index, Rows, RowMap);
 template View<const float, 2> Forward<float>::read_mlp_input(Index, ConstRows);
 template View<const double, 2> Forward<double>::read_mlp_input(Index, ConstRows);
 

@@ -6,6 +6,7 @@
 #include <vector>    // for vector
 
 #include "kirchhoff/base/progress.h"
+#include "kirchhoff/engine/intervention.h"
 #include "kirchhoff/model/model.h"
 #include "kirchhoff/tensor/tensor.h"
 
@@ -25,8 +26,9 @@ struct RunOptions {
   /// ("blocks.*.hook_resid_post"). A name that matches no site of this model is an error that says why.
   std::vector<std::string> capture{};
   LogitPositions logits = LogitPositions::all;
-  KvCache* cache = nullptr;  ///< keys and values of earlier tokens; the run appends its own. One sequence only.
-  bool pad_left = true;      ///< where captured tensors of shorter sequences are padded (with zeros)
+  KvCache* cache = nullptr;       ///< keys and values of earlier tokens; the run appends its own. One sequence only.
+  bool pad_left = true;           ///< where captured tensors of shorter sequences are padded (with zeros)
+  Interventions interventions{};  ///< what the run does differently
   Progress progress{};
 };
 

@@ -1,0 +1,36 @@
+#include "engine/selected_rows.h"
+
+#include <algorithm>  // for sort, unique
+#include <numeric>    // for iota
+
+#include "kirchhoff/base/error.h"
+
+namespace kirchhoff::engine {
+
+std::vector<Index> selected(const Selection& selection, Index size, const std::string& what) {
+  std::vector<Index> entries;
+  if (selection.all()) {
+    entries.resize(static_cast<std::size_t>(size));
+    std::iota(entries.begin(), entries.end(), Index{0});
+    return entries;
+  }
+  for (const Index entry : selection.entries()) {
+    check(entry >= -size && entry < size, ErrorCode::usage, "{}: there is no {}, only 0 to {}", what, entry, size - 1);
+    entries.push_back(entry < 0 ? entry + size : entry);
+  }
+  std::sort(entries.begin(), entries.end());
+  entries.erase(std::unique(entries.begin(), entries.end()), entries.end());
+  return entries;
+}
+
+std::vector<TokenRow> selected_rows(const BatchLayout& layout, const Selection& sequences, const Selection& positions,
+                                    const std::string& what) {
+  std::vector<TokenRow> rows;
+  for (const Index s : selected(sequences, layout.batch(), what + ", sequences"))
+    for (const Index position :
+         selected(positions, layout.length(s), fmt::format("{}, positions of sequence {}", what, s)))
+      rows.push_back({layout.first_row(s) + position, s, position});
+  return rows;
+}
+
+}  // namespace kirchhoff::engine
