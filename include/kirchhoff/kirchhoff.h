@@ -13,6 +13,7 @@
 #include "kirchhoff/engine/intervention.h"
 #include "kirchhoff/engine/kv_cache.h"
 #include "kirchhoff/engine/loss.h"
+#include "kirchhoff/engine/rerun.h"
 #include "kirchhoff/engine/run.h"
 #include "kirchhoff/engine/signature.h"
 #include "kirchhoff/engine/sites.h"

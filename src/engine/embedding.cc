@@ -19,12 +19,16 @@ constexpr Index kPackedSlice = 21 * 384;
 /// x = W_E[token] * scale, normalised (BLOOM), plus W_pos[position].
 template <class Real>
 void Forward<Real>::embed() {
+  join(0, Entry::embed);
   const Index n = layout_.rows(), d = config_.d_model;
+  if (n == 0) return;
   const Rows x = x_;
 
   // 1. Token embeddings: rows of W_E, gathered first if they are packed.
   Tokens ids;
-  for (const Tokens& tokens : trace_.tokens) ids.insert(ids.end(), tokens.begin(), tokens.end());
+  for (Index s = 0; s < layout_.batch(); ++s)
+    for (Index row = layout_.first_row(s); row < layout_.first_row(s + 1); ++row)
+      ids.push_back(tokens_of(s)[static_cast<std::size_t>(layout_.token_of(s, row))]);
   const WeightMatrix& W_E = model_.weights.W_E;
   if (!W_E.packed()) {
     kernels::embed(W_E.storage(), ids, config_.embed_scale, x);
@@ -43,29 +47,46 @@ void Forward<Real>::embed() {
 
   // 2. Positions: added to the stream here, or (shortformer) to the input of every q and k later.
   if (config_.positions == Positions::learned || config_.positions == Positions::shortformer) {
-    const Rows pos = pos_;
-    std::fill_n(pos.data, n * d, Real{});
-    const ConstMatrix table = reader_.rows(model_.weights.W_pos, layout_.past(), layout_.longest());
-    for (Index s = 0; s < layout_.batch(); ++s)
-      kernels::add_rows(pos.rows(layout_.first_row(s), layout_.length(s)), table.rows(0, layout_.length(s)));
-    pass(Site::pos_embed, 0, pos);
-    if (config_.positions == Positions::learned) kernels::add(x, pos);
+    place_positions();
+    pass(Site::pos_embed, 0, pos_);
+    if (config_.positions == Positions::learned) kernels::add(x, pos_);
   }
 
   // 3. Rotations: cos and sin of every row's position, once for all layers.
-  for (std::size_t t = 0; t < rotations_.size(); ++t)
-    for (Index s = 0; s < layout_.batch(); ++s) {
-      const Index first = layout_.first_row(s), length = layout_.length(s);
-      kernels::rotary_tables(config_.rotary_tables[t].inv_freq, layout_.past(), rotations_[t].cos.rows(first, length),
-                             rotations_[t].sin.rows(first, length));
+  place_rotations();
+  if (kept_ != nullptr)
+    for (const Rotation& rotation : rotations_) {
+      kept_->cos.push_back(copy_of<Real>(rotation.cos));
+      kept_->sin.push_back(copy_of<Real>(rotation.sin));
     }
+}
+
+/// pos = W_pos[position] of every row.
+template <class Real>
+void Forward<Real>::place_positions() {
+  std::fill_n(pos_.data, pos_.size(), Real{});
+  const ConstMatrix table = reader_.rows(model_.weights.W_pos, layout_.past(), layout_.longest());
+  layout_.for_each_run([&](Index first_row, Index first_token, Index count) {
+    kernels::add_rows(pos_.rows(first_row, count), table.rows(first_token, count));
+  });
+}
+
+template <class Real>
+void Forward<Real>::place_rotations() {
+  if (resumed()) return borrow_rotations();
+  for (std::size_t t = 0; t < rotations_.size(); ++t)
+    layout_.for_each_run([&](Index first_row, Index first_token, Index count) {
+      kernels::rotary_tables(config_.rotary_tables[t].inv_freq, layout_.past() + first_token,
+                             rotations_[t].cos.rows(first_row, count), rotations_[t].sin.rows(first_row, count));
+    });
 }
 
 /// logits = softcap(scale * (final_norm(x) W_U + b_U)), at the positions that were asked for.
 template <class Real>
 void Forward<Real>::unembed() {
+  if (kept_ != nullptr) kept_->stream.push_back(copy_of<Real>(x_));
   const bool wants_out = capture_.wants(Site::unembed_out);
-  if (options_.logits == LogitPositions::none && !wants_out && !capture_.wants(Site::final_scale) &&
+  if (!resumed() && options_.logits == LogitPositions::none && !wants_out && !capture_.wants(Site::final_scale) &&
       !capture_.wants(Site::final_normalized) && !capture_.wants(Site::unembed_in))
     return;
   const Index n = layout_.rows(), batch = layout_.batch(), d_vocab = config_.d_vocab_out;
@@ -78,6 +99,7 @@ void Forward<Real>::unembed() {
     in = normed_;
   }
   pass(Site::unembed_in, 0, in);
+  if (resumed()) return unembed_branches(in);
 
   // 2. W_U, straight into what is returned: all rows, or the last of each sequence.
   if (options_.logits == LogitPositions::all) {
@@ -143,5 +165,13 @@ template void Forward<float>::embed();
 template void Forward<double>::embed();
 template void Forward<float>::unembed();
 template void Forward<double>::unembed();
+template void Forward<float>::place_positions();
+template void Forward<double>::place_positions();
+template void Forward<float>::place_rotations();
+template void Forward<double>::place_rotations();
+template void Forward<float>::multiply_unembedding(ConstRows, Rows);
+template void Forward<double>::multiply_unembedding(ConstRows, Rows);
+template void Forward<float>::scale_and_cap(Rows);
+template void Forward<double>::scale_and_cap(Rows);
 
 }  // namespace kirchhoff::engine

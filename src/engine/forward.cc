@@ -57,10 +57,22 @@ Forward<Real>::Forward(const Model& model, std::span<const Tokens> batch, const 
 }
 
 template <class Real>
+Forward<Real>::Forward(const Model& model, const Branches<Real>& branches, const RunOptions& options)
+    : model_(model),
+      config_(model.config),
+      options_(options),
+      layout_(branches.plan.nothing()),
+      capture_(model.config, layout_, options.capture, trace_),
+      edit_(model.config, layout_, options.interventions),
+      branches_(&branches) {
+  trace_.pad_left = options.pad_left;
+}
+
+template <class Real>
 BasicTrace<Real> Forward<Real>::run() {
   allocate_workspace();
   embed();
-  for (Index layer = 0; layer < config_.n_layers; ++layer) {
+  for (Index layer = resumed() ? branches_->plan.first_layer() : 0; layer < config_.n_layers; ++layer) {
     report(options_.progress, "layers", layer, config_.n_layers);
     block(layer);
   }
@@ -70,58 +82,71 @@ BasicTrace<Real> Forward<Real>::run() {
   return std::move(trace_);
 }
 
-/// Everything that the blocks write and overwrite; nothing else is held, whatever the depth of the model. One
-/// allocation, because large ones lie in huge pages: attention strides through q, k and v, and with pages of 4 KiB
+/// Everything that the blocks write and overwrite, but for the rotations; nothing else is held, whatever the depth of
+/// the model.
+template <class Real>
+std::vector<typename Forward<Real>::Part> Forward<Real>::workspace_parts(const ModelConfig& c, Index n, bool cached) {
+  const Index d = c.d_model, q_width = c.n_heads * c.d_head, k_width = c.n_kv_heads * c.d_head;
+  std::vector<Part> parts{{&Forward::x_, n, d},
+                          {&Forward::out_, n, d},
+                          {&Forward::normed_, n, d},
+                          {&Forward::q_, n, q_width},
+                          {&Forward::z_, n, q_width}};
+  if (!cached) parts.insert(parts.end(), {{&Forward::k_, n, k_width}, {&Forward::v_, n, k_width}});
+  if (c.positions == Positions::learned || c.positions == Positions::shortformer)
+    parts.push_back({&Forward::pos_, n, d});
+  if (c.positions == Positions::shortformer) parts.push_back({&Forward::shifted_, n, d});
+  if (!c.attn_only) {
+    if (c.parallel && !c.shared_norm) parts.push_back({&Forward::normed_mlp_, n, d});
+    parts.push_back({&Forward::pre_, std::min(n, kMlpRows), c.d_mlp});
+    if (c.gated_mlp) parts.push_back({&Forward::linear_, std::min(n, kMlpRows), c.d_mlp});
+  }
+  return parts;
+}
+
+template <class Real>
+Index Forward<Real>::workspace_size(const ModelConfig& config, Index rows) {
+  Index total = 0;
+  for (const Part& p : workspace_parts(config, rows, false)) total += p.padded();
+  for (const RotaryTable& table : config.rotary_tables)
+    total += 2 * Part{nullptr, rows, static_cast<Index>(table.inv_freq.size())}.padded();
+  return total;
+}
+
+/// One allocation, because large ones lie in huge pages: attention strides through q, k and v, and with pages of 4 KiB
 /// takes up to twice as long.
 template <class Real>
 void Forward<Real>::allocate_workspace() {
-  const Index n = layout_.rows(), d = config_.d_model, q_width = config_.n_heads * config_.d_head,
-              k_width = config_.n_kv_heads * config_.d_head;
-  struct Part {
-    Rows* rows;
-    Index height, width;
+  const Index n = resumed() ? branches_->most_rows : layout_.rows();
+  if (options_.cache != nullptr) options_.cache->reserve(layout_.past() + n);
+  const std::vector<Part> parts = workspace_parts(config_, n, options_.cache != nullptr);
+  workspace_ = BasicTensor<Real>::uninitialised({workspace_size(config_, n)});
+  Real* next = workspace_.data();
+  const auto place = [&next](Rows& rows, const Part& part) {
+    rows = Rows(next, {part.height, part.width});
+    next += part.padded();
   };
-  std::vector<Part> parts{{&x_, n, d}, {&out_, n, d}, {&normed_, n, d}, {&q_, n, q_width}, {&z_, n, q_width}};
-  if (options_.cache != nullptr)
-    options_.cache->reserve(layout_.past() + n);
-  else
-    parts.insert(parts.end(), {{&k_, n, k_width}, {&v_, n, k_width}});
-  if (config_.positions == Positions::learned || config_.positions == Positions::shortformer)
-    parts.push_back({&pos_, n, d});
-  if (config_.positions == Positions::shortformer) parts.push_back({&shifted_, n, d});
-  if (!config_.attn_only) {
-    if (config_.parallel && !config_.shared_norm) parts.push_back({&normed_mlp_, n, d});
-    parts.push_back({&pre_, std::min(n, kMlpRows), config_.d_mlp});
-    if (config_.gated_mlp) parts.push_back({&linear_, std::min(n, kMlpRows), config_.d_mlp});
-  }
+  for (const Part& p : parts) place(this->*p.rows, p);
   rotations_.resize(config_.rotary_tables.size());
   for (std::size_t t = 0; t < rotations_.size(); ++t) {
-    const auto pairs = static_cast<Index>(config_.rotary_tables[t].inv_freq.size());
-    parts.insert(parts.end(), {{&rotations_[t].cos, n, pairs}, {&rotations_[t].sin, n, pairs}});
+    const Part part{nullptr, n, static_cast<Index>(config_.rotary_tables[t].inv_freq.size())};
+    place(rotations_[t].cos, part);
+    place(rotations_[t].sin, part);
   }
-
-  // Whole cache lines, and an odd number of them more, so that equal rows of two buffers do not compete for one set.
-  const auto padded = [](const Part& p) { return (p.height * p.width + 15) / 16 * 16 + 17 * 16; };
-  Index total = 0;
-  for (const Part& p : parts) total += padded(p);
-  workspace_ = BasicTensor<Real>::uninitialised({total});
-  Real* next = workspace_.data();
-  for (const Part& p : parts) {
-    *p.rows = Rows(next, {p.height, p.width});
-    next += padded(p);
-  }
+  if (resumed()) set_layout(layout_);
 }
 
 /// Attention and MLP read the stream and write to it: one after the other, or both from resid_pre.
 template <class Real>
 void Forward<Real>::block(Index layer) {
   const LayerWeights& w = model_.weights.layers[static_cast<std::size_t>(layer)];
-  const Rows x = x_;
 
   // 1. Attention reads the stream.
-  pass(Site::resid_pre, layer, x);
+  join(layer, Entry::stream);
+  if (kept_ != nullptr) kept_->stream.push_back(copy_of<Real>(x_));
+  pass(Site::resid_pre, layer, x_);
   for (const Site site : {Site::attn_in, Site::q_input, Site::k_input, Site::v_input})
-    capture_.for_each_head(site, layer, x);
+    capture_.for_each_head(site, layer, x_);
   const ConstRows attention_in = read_stream(w.ln1, normed_, {Site::ln1_scale, Site::ln1_normalized, layer});
 
   // 2. So does the MLP of a parallel block, before attention has written to it.
@@ -129,19 +154,29 @@ void Forward<Real>::block(Index layer) {
   if (config_.parallel && !config_.attn_only) mlp_in = read_mlp_input(layer, attention_in);
 
   // 3. Attention writes.
+  const BatchLayout before = layout_;
   attention(layer, attention_in);
+  if (mlp_in.data != nullptr && layout_.rows() != before.rows()) {  // of a resumed run: fewer attend
+    mlp_rows_ = BasicTensor<Real>::uninitialised({layout_.rows(), mlp_in.dim[1]});
+    mlp_in = rows_of(before, layout_, mlp_in, mlp_rows_.template view<2>());
+  }
   write_stream(w.ln1_post, {Site::ln1_post_scale, Site::ln1_post_normalized, layer}, Site::attn_module, Site::attn_out);
 
   // 4. The MLP reads and writes.
   if (!config_.attn_only) {
     if (!config_.parallel) {
-      pass(Site::resid_mid, layer, x);
+      if (resumed()) drop_unchanged(branches_->base.mid[static_cast<std::size_t>(layer)]);
+      join(layer, Entry::mid);
+      if (kept_ != nullptr) kept_->mid.push_back(copy_of<Real>(x_));
+      pass(Site::resid_mid, layer, x_);
       mlp_in = read_mlp_input(layer, attention_in);
     }
     mlp(layer, mlp_in);
     write_stream(w.ln2_post, {Site::ln2_post_scale, Site::ln2_post_normalized, layer}, Site::mlp_module, Site::mlp_out);
   }
-  pass(Site::resid_post, layer, x);
+  if (resumed()) drop_unchanged(branches_->base.stream[static_cast<std::size_t>(layer) + 1]);
+  join(layer, Entry::post);
+  pass(Site::resid_post, layer, x_);
 }
 
 template <class Real>
@@ -150,9 +185,9 @@ void Forward<Real>::norm(NormKind kind, const WeightVector& gain, const WeightVe
   kernels::NormProblem<Real> problem{
       .x = x, .out = out, .gain = values<Real>(gain), .bias = values<Real>(bias), .eps = config_.norm_eps};
   BasicTensor<Real> scale, normalized;
-  const bool edits = sites && (edit_.wants(sites->scale, sites->layer) || edit_.wants(sites->normalized, sites->layer));
-  const bool wants_scale = sites && (edits || capture_.wants(sites->scale, sites->layer));
-  const bool wants_normalized = sites && (edits || capture_.wants(sites->normalized, sites->layer));
+  const bool is_edited = sites && (edits(sites->scale, sites->layer) || edits(sites->normalized, sites->layer));
+  const bool wants_scale = sites && (is_edited || capture_.wants(sites->scale, sites->layer));
+  const bool wants_normalized = sites && (is_edited || capture_.wants(sites->normalized, sites->layer));
   if (wants_scale) {
     scale = BasicTensor<Real>::uninitialised({x.dim[0], 1});
     problem.scale = scale.data();
@@ -165,7 +200,7 @@ void Forward<Real>::norm(NormKind kind, const WeightVector& gain, const WeightVe
     kernels::rms_norm(problem);
   else
     kernels::layer_norm(problem);
-  if (edits) edit_norm(gain, bias, scale.template view<2>(), normalized.template view<2>(), out, *sites, rows);
+  if (is_edited) edit_norm(gain, bias, scale.template view<2>(), normalized.template view<2>(), out, *sites, rows);
   if (!rows.contiguous()) return;
   if (wants_scale) capture_(sites->scale, sites->layer, scale.template view<2>(), rows.first);
   if (wants_normalized) capture_(sites->normalized, sites->layer, normalized.template view<2>(), rows.first);
@@ -177,13 +212,13 @@ void Forward<Real>::edit_norm(const WeightVector& gain, const WeightVector& bias
                               const NormSites& sites, RowMap rows) {
   std::vector<Real> before(scale.data, scale.data + scale.size());
   std::vector<Index> changed;
-  edit_(sites.scale, sites.layer, scale, rows, &changed);
+  edit(sites.scale, sites.layer, scale, rows, &changed);
   for (const Index row : changed) {
     // (x - mean) / s' = normalized * s / s'
     const Real factor = before[static_cast<std::size_t>(row)] / scale(row, 0);
     for (Real& value : normalized.row(row)) value *= factor;
   }
-  edit_(sites.normalized, sites.layer, normalized, rows, &changed);
+  edit(sites.normalized, sites.layer, normalized, rows, &changed);
   for (const Index row : changed)
     for (Index i = 0; i < out.dim[1]; ++i) {
       const Real scaled = normalized(row, i) * (gain.present() ? values<Real>(gain)[i] : Real{1});

@@ -9,8 +9,8 @@ namespace kirchhoff::engine {
 
 template <class Real>
 bool Forward<Real>::edits_head_inputs(Index layer) const {
-  return edit_.wants(Site::attn_in, layer) || edit_.wants(Site::q_input, layer) || edit_.wants(Site::k_input, layer) ||
-         edit_.wants(Site::v_input, layer);
+  return edits(Site::attn_in, layer) || edits(Site::q_input, layer) || edits(Site::k_input, layer) ||
+         edits(Site::v_input, layer);
 }
 
 /// Recomputes the queries, keys and values of heads whose input is edited, at the tokens where it is: in q, k and v,
@@ -59,9 +59,9 @@ typename Forward<Real>::HeadInput Forward<Real>::head_input(Index layer, Site si
   const bool copy = query_head >= 0 && site != Site::q_input && config_.n_heads != config_.n_kv_heads;
   HeadInput input;
   std::vector<Index>& rows = input.rows;
-  if (query_head >= 0) rows = edit_.rows_of_head(Site::attn_in, layer, query_head);
+  if (query_head >= 0) rows = edited_rows(Site::attn_in, layer, query_head);
   if (!copy) {
-    const std::vector<Index> own = edit_.rows_of_head(site, layer, head);
+    const std::vector<Index> own = edited_rows(site, layer, head);
     rows.insert(rows.end(), own.begin(), own.end());
   }
   if (rows.empty()) return input;
@@ -74,7 +74,7 @@ typename Forward<Real>::HeadInput Forward<Real>::head_input(Index layer, Site si
     const std::span<const Real> stream = x_.row(rows[static_cast<std::size_t>(i)]), mine = values.row(i);
     return !std::equal(stream.begin(), stream.end(), mine.begin());
   };
-  if (query_head >= 0) edit_.head(Site::attn_in, layer, query_head, values, {0, rows});
+  if (query_head >= 0) edit_head(Site::attn_in, layer, query_head, values, {0, rows});
   if (query_head >= 0 && site == Site::q_input)
     for (std::size_t i = 0; i < rows.size(); ++i)
       capture_.head_of_row(Site::attn_in, layer, rows[i], query_head, values.row(static_cast<Index>(i)));
@@ -82,7 +82,7 @@ typename Forward<Real>::HeadInput Forward<Real>::head_input(Index layer, Site si
   if (copy)
     for (Index i = 0; i < values.dim[0]; ++i)
       if (differs(i)) kept.push_back(i);
-  edit_.head(site, layer, head, values, {0, rows});
+  edit_head(site, layer, head, values, {0, rows});
   if (!copy) {
     for (Index i = 0; i < values.dim[0]; ++i) {
       if (differs(i)) kept.push_back(i);
@@ -108,7 +108,7 @@ BasicTensor<Real> Forward<Real>::project_head(Index layer, Site site, Index head
   if (config_.positions == Positions::shortformer && site != Site::v_input) {
     const BasicTensor<Real> positions = gather_rows(pos_, input.rows);
     kernels::add(in, positions.template view<2>());
-    edit_(Site::attn_input, layer, in, map);
+    edit(Site::attn_input, layer, in, map);
   }
   const WeightVector& b = site == Site::q_input ? w.b_Q : site == Site::k_input ? w.b_K : w.b_V;
   auto out = BasicTensor<Real>::uninitialised({in.dim[0], dh});
@@ -125,27 +125,27 @@ void Forward<Real>::finish_copies(Index layer, std::vector<HeadCopy>& copies) {
   const LayerWeights& w = model_.weights.layers[static_cast<std::size_t>(layer)];
   for (HeadCopy& copy : copies) {
     const RowMap map{0, copy.rows};
-    edit_(copy.keys ? Site::k : Site::v, layer, copy.view(), map);
+    edit(copy.keys ? Site::k : Site::v, layer, copy.view(), map);
     if (!copy.keys) continue;
     if (config_.qk_norm != QkNorm::none) normalise_heads(w.k_norm, copy.view());
     if (config_.positions != Positions::rotary) continue;
     rotate(layer, copy.view(), map);
-    edit_(Site::rot_k, layer, copy.view(), map);
+    edit(Site::rot_k, layer, copy.view(), map);
   }
 }
 
 /// Keys and values of all query heads, [past + N, H dh] each: their group's, or their copy.
 template <class Real>
-typename Forward<Real>::KeysValues Forward<Real>::with_copies(const std::vector<HeadCopy>& copies,
-                                                              const KeysValues& all, BasicTensor<Real>& storage) const {
+typename Forward<Real>::KeysValues Forward<Real>::with_copies(const std::vector<HeadCopy>& copies, ConstRows group_k,
+                                                              ConstRows group_v, BasicTensor<Real>& storage) const {
   const Index dh = config_.d_head, n_heads = config_.n_heads, heads_of_group = n_heads / config_.n_kv_heads;
-  const Index n = all.k.dim[0], width = n_heads * dh;
+  const Index n = group_k.dim[0], width = n_heads * dh;
   storage = BasicTensor<Real>::uninitialised({2, n, width});
   const Rows k = storage.template view<3>().at(0), v = storage.template view<3>().at(1);
   for (Index row = 0; row < n; ++row)
     for (Index h = 0; h < n_heads; ++h) {
-      std::copy_n(all.k.row(row).data() + h / heads_of_group * dh, dh, k.row(row).data() + h * dh);
-      std::copy_n(all.v.row(row).data() + h / heads_of_group * dh, dh, v.row(row).data() + h * dh);
+      std::copy_n(group_k.row(row).data() + h / heads_of_group * dh, dh, k.row(row).data() + h * dh);
+      std::copy_n(group_v.row(row).data() + h / heads_of_group * dh, dh, v.row(row).data() + h * dh);
     }
   for (const HeadCopy& copy : copies) {
     const Rows into = copy.keys ? k : v;
@@ -167,9 +167,9 @@ template std::vector<Forward<double>::HeadCopy> Forward<double>::edit_head_input
                                                                                   Rows, Rows);
 template void Forward<float>::finish_copies(Index, std::vector<HeadCopy>&);
 template void Forward<double>::finish_copies(Index, std::vector<HeadCopy>&);
-template Forward<float>::KeysValues Forward<float>::with_copies(const std::vector<HeadCopy>&, const KeysValues&,
+template Forward<float>::KeysValues Forward<float>::with_copies(const std::vector<HeadCopy>&, ConstRows, ConstRows,
                                                                 Tensor&) const;
-template Forward<double>::KeysValues Forward<double>::with_copies(const std::vector<HeadCopy>&, const KeysValues&,
+template Forward<double>::KeysValues Forward<double>::with_copies(const std::vector<HeadCopy>&, ConstRows, ConstRows,
                                                                   TensorF64&) const;
 
 }  // namespace kirchhoff::engine

@@ -20,35 +20,48 @@ void Forward<Real>::attention(Index layer, ConstRows in) {
   const LayerWeights& w = model_.weights.layers[l];
   const Index n = layout_.rows(), past = layout_.past();
 
-  // 1. Queries, keys and values: in W_Q + b_Q, ... Keys and values go behind those of earlier tokens.
+  // 1. Queries, keys and values: in W_Q + b_Q, ... Keys and values go behind those of earlier tokens. A resumed run has
+  // queries at some of its rows alone.
+  const AttentionRows rows = attention_rows(layer);
   const KeysValues all = keys_values(layer);
-  const Rows q = q_, k = all.k.rows(past, n), v = all.v.rows(past, n);
-  const ConstRows qk_in = with_positions(layer, in);
+  const Rows q = q_.rows(0, rows.queries.rows()), k = all.k.rows(past, n), v = all.v.rows(past, n);
+  const ConstRows qk_in = with_positions(layer, in), q_in = rows_of(rows.keys, rows.queries, qk_in, out_);
   std::vector<HeadCopy> copies;
   {
     const std::vector<ConstMatrix> W = reader_.matrices({&w.W_Q, &w.W_K, &w.W_V});
     const kernels::BasicGemmProblem<Real> problems[] = {
-        {.a = qk_in, .b = W[0], .c = q, .bias = values<Real>(w.b_Q)},
+        {.a = q_in, .b = W[0], .c = q, .bias = values<Real>(w.b_Q)},
         {.a = qk_in, .b = W[1], .c = k, .bias = values<Real>(w.b_K)},
         {.a = in, .b = W[2], .c = v, .bias = values<Real>(w.b_V)},
     };
     kernels::gemm(problems);
+    count(q.dim[0], q.dim[1], q_in.dim[1]);
+    count(k.dim[0], k.dim[1] + v.dim[1], in.dim[1]);
     if (edits_head_inputs(layer)) copies = edit_head_inputs(layer, W, q, k, v);
   }
-  pass(Site::q, layer, q);
-  pass(Site::k, layer, k);
-  pass(Site::v, layer, v);
 
   // 2. q/k norm and rotation, in place.
-  if (config_.qk_norm != QkNorm::none) {
-    normalise_heads(w.q_norm, q);
-    normalise_heads(w.k_norm, k);
-  }
+  now_at(rows.queries);
+  pass(Site::q, layer, q);
+  if (config_.qk_norm != QkNorm::none) normalise_heads(w.q_norm, q);
   if (config_.positions == Positions::rotary) {
+    if (resumed()) place_rotations();
     rotate(layer, q);
-    rotate(layer, k);
     pass(Site::rot_q, layer, q);
+  }
+  now_at(rows.keys);
+  pass(Site::k, layer, k);
+  pass(Site::v, layer, v);
+  if (config_.qk_norm != QkNorm::none) normalise_heads(w.k_norm, k);
+  if (config_.positions == Positions::rotary) {
+    if (resumed()) place_rotations();
+    rotate(layer, k);
     pass(Site::rot_k, layer, k);
+  }
+  if (kept_ != nullptr) {
+    kept_->q.push_back(copy_of<Real>(q));
+    kept_->k.push_back(copy_of<Real>(k));
+    kept_->v.push_back(copy_of<Real>(v));
   }
 
   // 3. Scores, pattern and z of every sequence.
@@ -56,8 +69,31 @@ void Forward<Real>::attention(Index layer, ConstRows in) {
   KeysValues read = all;
   if (!copies.empty()) {
     finish_copies(layer, copies);
-    read = with_copies(copies, all, copied);
+    read = with_copies(copies, all.k, all.v, copied);
   }
+  if (resumed())
+    attend_branches(layer, rows, read);
+  else
+    attend(layer, q, read);
+  join(layer, Entry::z);
+  if (kept_ != nullptr) kept_->z.push_back(copy_of<Real>(z_));
+  pass(Site::z, layer, z_);
+
+  // 4. z W_O + b_O: all heads in one product.
+  const ConstMatrix W_O = reader_.matrices({&w.W_O})[0];
+  kernels::gemm(kernels::BasicGemmProblem<Real>{.a = z_, .b = W_O, .c = out_, .bias = values<Real>(w.b_O)});
+  count(z_.dim[0], z_.dim[1], out_.dim[1]);
+  if (edits(Site::result, layer))
+    edit_results(layer, W_O);
+  else
+    record_results(layer, W_O);
+}
+
+/// z of every sequence of a run of whole sequences.
+template <class Real>
+void Forward<Real>::attend(Index layer, Rows q, const KeysValues& read) {
+  const auto l = static_cast<std::size_t>(layer);
+  const Index past = layout_.past();
   Problems problems;
   for (Index s = 0; s < layout_.batch(); ++s) {
     const Index first = layout_.first_row(s), length = layout_.length(s), dh = config_.d_head;
@@ -80,15 +116,6 @@ void Forward<Real>::attention(Index layer, ConstRows in) {
     edit_patterns(layer, problems);
   else
     kernels::attention(std::span<const kernels::AttentionProblem<Real>>(problems));
-  pass(Site::z, layer, z_);
-
-  // 4. z W_O + b_O: all heads in one product.
-  const ConstMatrix W_O = reader_.matrices({&w.W_O})[0];
-  kernels::gemm(kernels::BasicGemmProblem<Real>{.a = z_, .b = W_O, .c = out_, .bias = values<Real>(w.b_O)});
-  if (edit_.wants(Site::result, layer))
-    edit_results(layer, W_O);
-  else
-    record_results(layer, W_O);
 }
 
 /// out = post W_out + b_out; post = act(in W_in + b_in), gated: act(in W_gate + b_gate) * (in W_in + b_in).
@@ -99,13 +126,13 @@ void Forward<Real>::mlp(Index layer, ConstRows in) {
   const std::vector<ConstMatrix> W =
       gated ? reader_.matrices({&w.W_in, &w.W_out, &w.W_gate}) : reader_.matrices({&w.W_in, &w.W_out});
   for (Index first = 0; first < layout_.rows(); first += kMlpRows) {
-    const Index count = std::min(kMlpRows, layout_.rows() - first);
-    const ConstRows rows = in.rows(first, count);
-    const Rows pre = pre_.rows(0, count);
+    const Index n = std::min(kMlpRows, layout_.rows() - first);
+    const ConstRows rows = in.rows(first, n);
+    const Rows pre = pre_.rows(0, n);
 
     // 1. Into d_mlp and through the activation, in place.
     if (gated) {
-      const Rows linear = linear_.rows(0, count);
+      const Rows linear = linear_.rows(0, n);
       const kernels::BasicGemmProblem<Real> problems[] = {
           {.a = rows, .b = W[2], .c = pre, .bias = values<Real>(w.b_gate)},
           {.a = rows, .b = W[0], .c = linear, .bias = values<Real>(w.b_in)},
@@ -117,7 +144,7 @@ void Forward<Real>::mlp(Index layer, ConstRows in) {
     } else {
       kernels::gemm(kernels::BasicGemmProblem<Real>{.a = rows, .b = W[0], .c = pre, .bias = values<Real>(w.b_in)});
       pass(Site::mlp_pre, layer, pre, first);
-      if (edit_.wants_gates(layer))
+      if (edits_gates(layer))
         activate_frozen(layer, pre, first);
       else
         kernels::activate(config_.activation, pre, pre);
@@ -130,8 +157,9 @@ void Forward<Real>::mlp(Index layer, ConstRows in) {
     pass(Site::mlp_post, layer, pre, first);
 
     // 2. And back.
-    kernels::gemm(kernels::BasicGemmProblem<Real>{
-        .a = pre, .b = W[1], .c = out_.rows(first, count), .bias = values<Real>(w.b_out)});
+    kernels::gemm(
+        kernels::BasicGemmProblem<Real>{.a = pre, .b = W[1], .c = out_.rows(first, n), .bias = values<Real>(w.b_out)});
+    count(n, config_.d_mlp, config_.d_model * (gated ? 3 : 2));
   }
 }
 
@@ -144,7 +172,7 @@ void Forward<Real>::activate_frozen(Index layer, Rows pre, Index first_row) {
   auto frozen = BasicTensor<Real>::uninitialised({pre.dim[0], pre.dim[1]});
   const Rows gate = frozen.template view<2>();
   std::copy_n(pre.data, pre.size(), gate.data);
-  const std::vector<Index> rows = edit_.gates(layer, gate, {first_row});
+  const std::vector<Index> rows = edit_gates(layer, gate, {first_row});
   std::vector<BasicTensor<Real>> ratios;
   for (const Index row : rows) {
     BasicTensor<Real> ratio({pre.dim[1]});
@@ -164,7 +192,7 @@ void Forward<Real>::activate_frozen(Index layer, Rows pre, Index first_row) {
 
 template <class Real>
 typename Forward<Real>::ConstRows Forward<Real>::read_mlp_input(Index layer, ConstRows attention_input) {
-  if (edit_.wants(Site::mlp_in, layer)) {
+  if (edits(Site::mlp_in, layer)) {
     mlp_stream_ = BasicTensor<Real>::uninitialised({x_.dim[0], x_.dim[1]});
     std::copy_n(x_.data, x_.size(), mlp_stream_.data());
     pass(Site::mlp_in, layer, mlp_stream_.template view<2>());
@@ -211,6 +239,10 @@ typename Forward<Real>::ConstRows Forward<Real>::read_edited_mlp_input(Index lay
 template <class Real>
 typename Forward<Real>::ConstRows Forward<Real>::with_positions(Index layer, ConstRows in) {
   if (config_.positions != Positions::shortformer) return in;
+  if (resumed()) {
+    place_positions();
+    edit(Site::pos_embed, 0, pos_);
+  }
   const Rows shifted = shifted_;
   for (Index row = 0; row < in.dim[0]; ++row) std::copy_n(in.row(row).data(), in.dim[1], shifted.row(row).data());
   kernels::add(shifted, pos_);
@@ -255,7 +287,7 @@ void Forward<Real>::record_results(Index layer, ConstMatrix W_O) {
   std::vector<kernels::BasicGemmProblem<Real>> problems;
   for (Index s = 0; s < layout_.batch(); ++s) {
     const View<Real, 3> result = capture_.pos_head(Site::result, layer, s);
-    const View<Real, 3> z = by_head(z_.rows(layout_.first_row(s), layout_.length(s)), dh);
+    const View<Real, 3> z = by_head(z_.rows(layout_.first_row(s), layout_.row_count(s)), dh);
     for (Index h = 0; h < config_.n_heads; ++h)
       problems.push_back({.a = head_of(z, h), .b = W_O.rows(h * dh, dh), .c = head_of(result, h)});
   }

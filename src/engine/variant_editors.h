@@ -1,0 +1,50 @@
+#pragma once
+#include <algorithm>  // for max
+#include <memory>     // for make_unique, unique_ptr
+#include <span>       // for span
+#include <vector>     // for vector
+
+#include "engine/editor.h"
+
+namespace kirchhoff::engine {
+
+/// The editors of the variants that go through a resumed run together. Each knows the sequences of the base, and
+/// nothing of the others.
+template <class Real>
+class VariantEditors {
+ public:
+  /// Error{usage} as Editor; `base` must outlive it.
+  VariantEditors(const ModelConfig& config, const BatchLayout& base, std::span<const Interventions> variants)
+      : base_(base),
+        n_layers_(std::max<Index>(1, config.n_layers)),
+        wanting_(static_cast<std::size_t>(kSiteCount * n_layers_)),
+        gates_(static_cast<std::size_t>(n_layers_)) {
+    for (const Interventions& variant : variants) {
+      const Index number = count();
+      const Editor<Real>& editor = *editors_.emplace_back(std::make_unique<Editor<Real>>(config, base, variant));
+      for (std::size_t slot = 0; slot < wanting_.size(); ++slot)
+        if (editor.wants(static_cast<Site>(static_cast<Index>(slot) / n_layers_), static_cast<Index>(slot) % n_layers_))
+          wanting_[slot].push_back(number);
+      for (Index layer = 0; layer < n_layers_; ++layer)
+        if (editor.wants_gates(layer)) gates_[static_cast<std::size_t>(layer)].push_back(number);
+    }
+  }
+
+  Index count() const { return static_cast<Index>(editors_.size()); }
+  const BatchLayout& base() const { return base_; }
+  const Editor<Real>& operator[](Index variant) const { return *editors_[static_cast<std::size_t>(variant)]; }
+  /// The variants that edit a site, and the gates of an MLP.
+  const std::vector<Index>& wanting(Site site, Index layer) const {
+    return wanting_[static_cast<std::size_t>(static_cast<Index>(site) * n_layers_ + layer)];
+  }
+  const std::vector<Index>& wanting_gates(Index layer) const { return gates_[static_cast<std::size_t>(layer)]; }
+  bool wants(Site site, Index layer) const { return !wanting(site, layer).empty(); }
+
+ private:
+  const BatchLayout& base_;
+  Index n_layers_;
+  std::vector<std::unique_ptr<Editor<Real>>> editors_;
+  std::vector<std::vector<Index>> wanting_, gates_;  // by site and layer, by layer
+};
+
+}  // namespace kirchhoff::engine

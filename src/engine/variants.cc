@@ -1,0 +1,142 @@
+#include "engine/variants.h"
+
+#include <algorithm>  // for sort, unique
+#include <numeric>    // for iota
+
+#include "kirchhoff/base/error.h"
+#include "kirchhoff/engine/sites.h"
+
+namespace kirchhoff::engine {
+namespace {
+
+/// The entries of a selection on an axis of `size`, ascending.
+std::vector<Index> entries_of(const Selection& selection, Index size, std::string_view axis) {
+  std::vector<Index> entries;
+  if (selection.all()) {
+    entries.resize(static_cast<std::size_t>(size));
+    std::iota(entries.begin(), entries.end(), Index{0});
+    return entries;
+  }
+  for (const Index entry : selection.entries()) {
+    check(entry >= -size && entry < size, ErrorCode::usage, "there is no {} {}, only 0 to {}", axis, entry, size - 1);
+    entries.push_back(entry < 0 ? entry + size : entry);
+  }
+  std::sort(entries.begin(), entries.end());
+  entries.erase(std::unique(entries.begin(), entries.end()), entries.end());
+  return entries;
+}
+
+struct Place {
+  Index layer;
+  Entry entry;
+};
+
+/// The last place from which a run still passes a site with everything that the site's value depends on.
+Place place_of(const ModelConfig& config, SiteRef ref) {
+  const Place end{std::max<Index>(0, config.n_layers - 1), Entry::post};
+  switch (ref.site) {
+    case Site::embed_module:
+    case Site::embed:
+    case Site::pos_embed:
+      return {0, Entry::embed};
+    case Site::resid_pre:
+    case Site::attn_in:
+    case Site::q_input:
+    case Site::k_input:
+    case Site::v_input:
+    case Site::ln1_scale:
+    case Site::ln1_normalized:
+    case Site::attn_input:
+    case Site::q:
+    case Site::k:
+    case Site::v:
+    case Site::rot_q:
+    case Site::rot_k:
+      return {ref.layer, Entry::stream};
+    case Site::attn_scores:
+    case Site::pattern:
+      return {ref.layer, Entry::queries};
+    case Site::z:
+    case Site::result:
+    case Site::attn_module:
+    case Site::ln1_post_scale:
+    case Site::ln1_post_normalized:
+    case Site::attn_out:
+      return {ref.layer, Entry::z};
+    case Site::resid_mid:
+    case Site::mlp_in:
+    case Site::ln2_scale:
+    case Site::ln2_normalized:
+    case Site::mlp_pre:
+    case Site::mlp_pre_linear:
+    case Site::mlp_mid:
+    case Site::mlp_ln_scale:
+    case Site::mlp_ln_normalized:
+    case Site::mlp_post:
+    case Site::mlp_module:
+    case Site::ln2_post_scale:
+    case Site::ln2_post_normalized:
+    case Site::mlp_out:
+      return {ref.layer, Entry::mid};
+    case Site::resid_post:
+      return {ref.layer, Entry::post};
+    case Site::final_scale:
+    case Site::final_normalized:
+    case Site::unembed_in:
+    case Site::unembed_out:
+      return end;
+  }
+  return {0, Entry::embed};
+}
+
+Place place_of(const ModelConfig& config, const Reader& reader) {
+  switch (reader.kind) {
+    case Reader::Kind::mlp:
+      return {reader.layer, Entry::mid};
+    case Reader::Kind::logits:
+      return {std::max<Index>(0, config.n_layers - 1), Entry::post};
+    default:
+      return {reader.layer, Entry::stream};
+  }
+}
+
+/// Where the parts that a freeze takes from elsewhere lie in a layer.
+std::vector<Place> places_of(const ModelConfig& config, const Freeze& freeze) {
+  std::vector<Place> places;
+  for (const Index layer : entries_of(freeze.layers, config.n_layers, "layer")) {
+    if (freeze.attention_scales) places.push_back({layer, Entry::stream});
+    if (freeze.patterns) places.push_back({layer, Entry::queries});
+    if (freeze.post_scales) places.push_back({layer, Entry::z});
+    if (!config.attn_only &&
+        (freeze.mlp_scales || freeze.post_scales || freeze.inner_scales || freeze.mlp_gates || freeze.mlp_activations))
+      places.push_back({layer, Entry::mid});
+  }
+  if (freeze.final_scale) places.push_back({std::max<Index>(0, config.n_layers - 1), Entry::post});
+  return places;
+}
+
+}  // namespace
+
+std::vector<Join> joins_of(const ModelConfig& config, const BatchLayout& base, const Interventions& variant) {
+  std::vector<Join> joins;
+  const auto add = [&](Place place, const Selection& sequences, const Selection& positions) {
+    for (const Index s : entries_of(sequences, base.batch(), "sequence"))
+      joins.push_back({place.layer, place.entry, s, entries_of(positions, base.length(s), "position")});
+  };
+  for (const Intervention& intervention : variant.sites)
+    for (const SiteRef& ref : find_sites(config, intervention.site)) {
+      add(place_of(config, ref), intervention.where.sequences, intervention.where.positions);
+      // Shortformer's positions are read in every layer.
+      if (ref.site == Site::pos_embed && config.positions == Positions::shortformer)
+        for (Index layer = 0; layer < config.n_layers; ++layer)
+          add({layer, Entry::stream}, intervention.where.sequences, intervention.where.positions);
+    }
+  for (const EdgeIntervention& intervention : variant.edges)
+    for (const Edge& edge : intervention.edges)
+      add(place_of(config, edge.reader), intervention.sequences, intervention.positions);
+  for (const Freeze& freeze : variant.freezes)
+    for (const Place& place : places_of(config, freeze)) add(place, freeze.sequences, Selection());
+  return joins;
+}
+
+}  // namespace kirchhoff::engine

@@ -1,0 +1,13 @@
+#pragma once
+#include <vector>  // for vector
+
+#include "engine/branch_plan.h"
+#include "kirchhoff/engine/intervention.h"
+
+namespace kirchhoff::engine {
+
+/// Where the rows of one variant of `base` must join a resumed run so that every one of its interventions finds the
+/// rows that it touches. Sequences are those of the base. Error{usage} for sites and positions that there are none of.
+std::vector<Join> joins_of(const ModelConfig& config, const BatchLayout& base, const Interventions& variant);
+
+}  // namespace kirchhoff::engine
