@@ -58,6 +58,56 @@ int forward_command(Session& session, const ForwardCommand& options) {
   return 0;
 }
 
+struct PatchCommand {
+  std::string shape = "gpt2-small", sites = "head-pos";
+  PatchBenchOptions bench;
+  JsonOption json;
+};
+
+int patch_bench_command(Session& session, const PatchCommand& options) {
+  check(options.bench.tokens > 0 && options.bench.repeats > 0, ErrorCode::usage,
+        "options '--tokens' and '--repeats' must be 1 or more");
+  PatchBenchOptions bench_options = options.bench;
+  bench_options.sweep = options.sites == "resid"  ? PatchSweep::resid
+                        : options.sites == "head" ? PatchSweep::head
+                                                  : PatchSweep::head_pos;
+  const Model model = random_model(shape_of(options.shape), session.seed, {.tied = true});
+  PatchBench bench;
+  {
+    ProgressPrinter printer(session.err, session.quiet);
+    bench_options.progress = printer.callback();
+    bench = bench_patch(model, bench_options);
+  }
+  if (options.json.wanted()) {
+    Json result = new_result("bench.patch");
+    result["shape"] = options.shape;
+    result["sites"] = options.sites;
+    result["tokens"] = options.bench.tokens;
+    result["threads"] = thread_count();
+    result["variants"] = bench.variants;
+    result["gemm_gflops"] = bench.gemm_gflops;
+    result["gflops"] = bench.gflops;
+    result["ratio"] = bench.ratio;
+    result["lowest_ratio"] = bench.lowest_ratio;
+    result["highest_ratio"] = bench.highest_ratio;
+    result["seconds"] = bench.seconds;
+    result["base_seconds"] = bench.base_seconds;
+    result["flops"] = bench.flops;
+    result["peak_mib"] = bench.peak_mib;
+    options.json.print(session, result);
+    return 0;
+  }
+  session.out.write(fmt::format(
+      "patching {} of {}, {} tokens, {} threads: {} variants in {:.3f} s, {:.2f} ms each\n"
+      "  {:.1f} GFLOP/s of what the sweep needs ({:.0f} GFLOP), {} of the {:.1f} that the matrix products alone reach\n"
+      "  peak {:.0f} MiB; {} pairs of runs: {:.1f} % to {:.1f} %\n",
+      options.sites, options.shape, options.bench.tokens, thread_count(), bench.variants, bench.seconds,
+      1e3 * bench.seconds / static_cast<double>(bench.variants), bench.gflops, bench.flops * 1e-9,
+      session.out.paint(Style::strong, fmt::format("{:.1f} %", 100.0 * bench.ratio)), bench.gemm_gflops, bench.peak_mib,
+      options.bench.repeats, 100.0 * bench.lowest_ratio, 100.0 * bench.highest_ratio));
+  return 0;
+}
+
 int signature_command(Session& session, const JsonOption& json) {
   Signature signature;
   {
@@ -109,6 +159,18 @@ void add_bench(Command& root, Session& session) {
   forward.option("--repeats", "N", forward_options->bench.repeats, "pairs of measurements (default 5)");
   forward_options->json.declare(forward);
   forward.on_run([&session, forward_options] { return forward_command(session, *forward_options); });
+
+  Command& patch = bench.add_command("patch", "activation patching: all variants of a sweep over a random model");
+  auto patch_options = std::make_shared<PatchCommand>();
+  patch.option("--shape", "NAME", patch_options->shape, "default gpt2-small", shape_names());
+  patch.option("--tokens", "N", patch_options->bench.tokens, "length of the prompt (default 16)");
+  patch.option("--sites", "SWEEP", patch_options->sites,
+               "head-pos (default): each head at each position; head: at all; resid: the stream of each layer at each "
+               "position",
+               std::vector<std::string>{"head-pos", "head", "resid"});
+  patch.option("--repeats", "N", patch_options->bench.repeats, "pairs of measurements (default 3)");
+  patch_options->json.declare(patch);
+  patch.on_run([&session, patch_options] { return patch_bench_command(session, *patch_options); });
 
   Command& signature = bench.add_command("signature", "one hash of rounded logits over a fixed set of tiny models");
   auto signature_json = std::make_shared<JsonOption>();

@@ -26,4 +26,34 @@ struct ForwardBench {
 /// between machines, or between two minutes of one.
 ForwardBench bench_forward(const Model& model, const ForwardBenchOptions& options = {});
 
+/// Which variants of a run a patching sweep has.
+enum class PatchSweep {
+  head_pos,  ///< z of each head at each position
+  head,      ///< z of each head at all positions
+  resid,     ///< the stream that enters each layer, at each position
+};
+
+struct PatchBenchOptions {
+  PatchSweep sweep = PatchSweep::head_pos;
+  Index tokens = 16;
+  double vanish = 0.0;  ///< as in RerunOptions; 0, so that every variant costs what it can cost
+  Index repeats = 3;    ///< pairs of measurements; the one with the median ratio is the result
+  Progress progress{};  ///< stage "bench", counted in repeats
+};
+
+/// One pair: a sweep of activation patching, and right before it weight products of as many rows by the GEMM library.
+struct PatchBench {
+  Index variants = 0;
+  double flops = 0.0;  ///< that the sweep needs: nothing before a change, the last position's logits of two tokens
+  double gemm_gflops = 0.0, gflops = 0.0;    ///< 1e9 FLOP/s
+  double ratio = 0.0;                        ///< gflops / gemm_gflops
+  double seconds = 0.0, base_seconds = 0.0;  ///< of the sweep; of the two runs before it, clean and corrupt
+  double peak_mib = 0.0;                     ///< of this process during the sweep; 0 where the system does not tell
+  double lowest_ratio = 0.0, highest_ratio = 0.0;
+};
+
+/// Patches every site of a sweep from a corrupted run into a clean one, random tokens of which one position in eight
+/// differs, and takes the logit difference of two tokens at the last position of each variant.
+PatchBench bench_patch(const Model& model, const PatchBenchOptions& options = {});
+
 }  // namespace kirchhoff
