@@ -132,7 +132,7 @@ TEST_F(SharedData, AlgZooLogits) {
 // the present one (.44 to .45 from the second period on).
 TEST_F(SharedData, InductionHeads) {
   const Model model = load_model(path("induction/induction_head_infinite.pth"));
-  constexpr Index kPeriod = 16, kTexts = 100, kLength = 80;
+  constexpr Index kPeriod = 16, kTexts = 100, kTextLength = 80;
   Random random(1);
   double accuracy[3] = {}, previous[8] = {}, induction[8] = {};
   for (Index text = 0; text < kTexts; ++text) {
@@ -141,7 +141,7 @@ TEST_F(SharedData, InductionHeads) {
       const auto id = static_cast<TokenId>(random.below(model.config.d_vocab));
       if (std::find(tokens.begin(), tokens.end(), id) == tokens.end()) tokens.push_back(id);
     }
-    while (tokens.size() < kLength) tokens.push_back(tokens[tokens.size() - kPeriod]);
+    while (tokens.size() < kTextLength) tokens.push_back(tokens[tokens.size() - kPeriod]);
     const Trace trace = run(model, tokens, {.capture = {"blocks.*.attn.hook_pattern"}});
     for (Index t = 1; t < 3 * kPeriod; ++t) {
       const bool right = top_tokens(trace.logits_of(0).row(t - 1), 1)[0].id == tokens[static_cast<std::size_t>(t)];
@@ -150,11 +150,11 @@ TEST_F(SharedData, InductionHeads) {
     }
     for (Index head = 0; head < 8; ++head) {
       const auto pattern = trace.at(site_name(Site::pattern, head / 4)).view<4>().at(0).at(head % 4);
-      for (Index t = 1; t < kLength; ++t)
-        previous[head] += static_cast<double>(pattern(t, t - 1)) / static_cast<double>(kTexts * (kLength - 1));
-      for (Index t = kPeriod; t < kLength; ++t)
+      for (Index t = 1; t < kTextLength; ++t)
+        previous[head] += static_cast<double>(pattern(t, t - 1)) / static_cast<double>(kTexts * (kTextLength - 1));
+      for (Index t = kPeriod; t < kTextLength; ++t)
         for (Index s = t - kPeriod + 1; s >= 0; s -= kPeriod)
-          induction[head] += static_cast<double>(pattern(t, s)) / static_cast<double>(kTexts * (kLength - kPeriod));
+          induction[head] += static_cast<double>(pattern(t, s)) / static_cast<double>(kTexts * (kTextLength - kPeriod));
     }
   }
   EXPECT_NEAR(accuracy[0], 0.00, 0.01);
