@@ -26,33 +26,42 @@ BranchPlan::BranchPlan(const ModelConfig& config, const BatchLayout& base, Index
       wanted_(std::move(wanted)),
       variants_(variants),
       first_layer_(config.n_layers) {
+  if (!everything) find_what_reaches(base);
   for (Join& join : joins) {
     // Parallel blocks read everything from resid_pre: what joins within one joins before it.
     if (config_.parallel && (join.entry == Entry::z || join.entry == Entry::mid)) join.entry = Entry::queries;
+    const bool as_key = join.entry == Entry::embed || join.entry == Entry::stream;
+    keep_what_reaches(join.positions, join.sequence, as_key ? join.layer : join.layer + 1);
+    if (join.positions.empty()) continue;
     first_layer_ = std::min(first_layer_, join.layer);
     joins_[static_cast<std::size_t>(join.layer * kEntries + static_cast<Index>(join.entry))].push_back(std::move(join));
   }
-  if (!everything) find_what_reaches(base);
 }
 
-/// From the end: position t of a layer's output reaches the logits if a query of the next layer that does sees it.
+/// From the end: position t of what enters a layer reaches the logits if a query of that layer sees it which does.
 void BranchPlan::find_what_reaches(const BatchLayout& base) {
-  reach_.resize(static_cast<std::size_t>(config_.n_layers * base.batch()));
-  for (Index layer = config_.n_layers - 1; layer >= 0; --layer)
+  reach_.resize(static_cast<std::size_t>((config_.n_layers + 1) * base.batch()));
+  for (Index layer = config_.n_layers; layer >= 0; --layer)
     for (Index b = 0; b < base.batch(); ++b) {
       std::vector<std::uint8_t>& here = reach_[static_cast<std::size_t>(layer * base.batch() + b)];
       here.resize(static_cast<std::size_t>(base.length(b)));
-      if (layer == config_.n_layers - 1) {
+      if (layer == config_.n_layers) {
         for (const Index t : wanted_[static_cast<std::size_t>(b)]) here[static_cast<std::size_t>(t)] = 1;
         continue;
       }
       const std::vector<std::uint8_t>& above = reach(layer + 1, b);
       for (Index t = 0; t < base.length(b); ++t) {
-        const Range queries = seen_from(t, base.length(b), layer + 1);
+        const Range queries = seen_from(t, base.length(b), layer);
         here[static_cast<std::size_t>(t)] =
             std::find(above.begin() + queries.begin, above.begin() + queries.end, 1) != above.begin() + queries.end;
       }
     }
+}
+
+void BranchPlan::keep_what_reaches(Positions& positions, Index sequence, Index layer) const {
+  if (reach_.empty()) return;
+  const std::vector<std::uint8_t>& reaches = reach(layer, base_of(sequence));
+  std::erase_if(positions, [&reaches](Index p) { return reaches[static_cast<std::size_t>(p)] == 0; });
 }
 
 BatchLayout BranchPlan::nothing() const {
@@ -76,7 +85,9 @@ BatchLayout BranchPlan::joined(const BatchLayout& rows, Index layer, Entry entry
   if (all_at_once) {
     for (Index s = 0; s < whole_.batch(); ++s) {
       Positions& own = positions[static_cast<std::size_t>(s)];
-      own = united(own, spread(own, s, layer));
+      Positions queries = spread(own, s, layer);
+      keep_what_reaches(queries, s, layer + 1);
+      own = united(own, queries);
     }
     for (const Join& join : joins_at(layer, Entry::queries)) {
       Positions& own = positions[static_cast<std::size_t>(join.sequence)];
@@ -98,9 +109,7 @@ BatchLayout BranchPlan::attending(const BatchLayout& changed, Index layer) const
       own = united(own, join.positions);
     }
   }
-  for (Index s = 0; s < whole_.batch() && !reach_.empty(); ++s)
-    std::erase_if(positions[static_cast<std::size_t>(s)],
-                  [&reaches = reach(layer, base_of(s))](Index p) { return reaches[static_cast<std::size_t>(p)] == 0; });
+  for (Index s = 0; s < whole_.batch(); ++s) keep_what_reaches(positions[static_cast<std::size_t>(s)], s, layer + 1);
   return whole_.at(positions);
 }
 

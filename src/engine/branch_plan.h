@@ -78,6 +78,8 @@ class BranchPlan {
   /// Queries that see one of `keys`.
   Positions spread(const Positions& keys, Index sequence, Index layer) const;
   void find_what_reaches(const BatchLayout& base);
+  /// Drops the positions at which what enters a layer does not reach the logits.
+  void keep_what_reaches(Positions& positions, Index sequence, Index layer) const;
   /// The queries that see key `position`: [begin, end).
   struct Range {
     Index begin, end;
@@ -93,7 +95,8 @@ class BranchPlan {
   BatchLayout whole_;
   std::vector<std::vector<Join>> joins_;  // by layer and entry
   std::vector<Positions> wanted_;
-  std::vector<std::vector<std::uint8_t>> reach_;  // by layer and base sequence, [positions]; empty: everything does
+  /// By layer (what enters it; n_layers: what leaves the last) and base sequence, [positions]; empty: everything does.
+  std::vector<std::vector<std::uint8_t>> reach_;
   Index variants_, first_layer_;
 };
 

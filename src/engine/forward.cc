@@ -71,6 +71,7 @@ Forward<Real>::Forward(const Model& model, const Branches<Real>& branches, const
 template <class Real>
 BasicTrace<Real> Forward<Real>::run() {
   allocate_workspace();
+  if (resumed()) start_from_base();
   embed();
   for (Index layer = resumed() ? branches_->plan.first_layer() : 0; layer < config_.n_layers; ++layer) {
     report(options_.progress, "layers", layer, config_.n_layers);

@@ -33,6 +33,7 @@ struct Branches {
   const Tensor* unembedding = nullptr;             ///< the columns that are read, [columns, d_model]; null: all
   const std::vector<Index>* columns = nullptr;     ///< their numbers, with `unembedding`
   const VariantEditors<Real>& editors;
+  const BasicTrace<Real>* base_trace = nullptr;  ///< if sites are recorded: what the base has there
   double vanish = 0.0;  ///< rows whose change is less than this part of the base's stream are dropped; 0: none are
 };
 
@@ -142,6 +143,7 @@ class Forward {
   /// Makes the rows of a buffer those of `to`, the base's where the layout has none; `spare` is as large.
   void move_rows(Rows& rows, Rows& spare, const BatchLayout& to, const BasicTensor<Real>* base);
   /// The rows of the buffers are these from here on; now_at: those of what is edited and recorded next.
+  void start_from_base();
   void set_layout(const BatchLayout& layout);
   void now_at(const BatchLayout& layout);
   void borrow_rotations();
@@ -167,6 +169,7 @@ class Forward {
   };
   AttentionRows attention_rows(Index layer) const;
   void attend_branches(Index layer, const AttentionRows& rows, const KeysValues& own);
+  bool passes_patterns(Index layer, Index sequence);
   void edit_branch_patterns(Index layer, const AttentionRows& rows, const KeysValues& own, ConstRows base_k,
                             ConstRows base_v);
   void unembed_branches(ConstRows in);

@@ -71,11 +71,9 @@ void Recorder<Real>::operator()(Site site, Index layer, View<const Real, 2> valu
   const Index width = values.dim[1];
   for (Index s = 0; s < layout_.batch(); ++s) {
     const Index begin = std::max(first_row, layout_.first_row(s));
-    const Index end = std::min(first_row + values.dim[0], layout_.first_row(s) + layout_.length(s));
-    for (Index row = begin; row < end; ++row) {
-      const Index pos = row - layout_.first_row(s) + layout_.padding_before(s);
-      std::copy_n(values.row(row - first_row).data(), width, tensor->data() + (s * layout_.longest() + pos) * width);
-    }
+    const Index end = std::min(first_row + values.dim[0], layout_.first_row(s + 1));
+    for (Index row = begin; row < end; ++row)
+      std::copy_n(values.row(row - first_row).data(), width, tensor->data() + layout_.padded_row(s, row) * width);
   }
 }
 
@@ -85,9 +83,9 @@ void Recorder<Real>::for_each_head(Site site, Index layer, View<const Real, 2> v
   if (tensor == nullptr) return;
   for (Index s = 0; s < layout_.batch(); ++s) {
     const View<Real, 3> out = pos_head(site, layer, s);
-    for (Index t = 0; t < layout_.length(s); ++t)
+    for (Index row = layout_.first_row(s); row < layout_.first_row(s + 1); ++row)
       for (Index h = 0; h < out.dim[1]; ++h)
-        std::copy_n(values.row(layout_.first_row(s) + t).data(), values.dim[1], &out(t, h, 0));
+        std::copy_n(values.row(row).data(), values.dim[1], &out(layout_.token_of(s, row), h, 0));
   }
 }
 
@@ -96,7 +94,7 @@ void Recorder<Real>::head_of_row(Site site, Index layer, Index row, Index head, 
   if (!wants(site, layer)) return;
   const Index sequence = layout_.sequence_of(row);
   const View<Real, 3> heads = pos_head(site, layer, sequence);
-  std::copy(values.begin(), values.end(), &heads(row - layout_.first_row(sequence), head, 0));
+  std::copy(values.begin(), values.end(), &heads(layout_.token_of(sequence, row), head, 0));
 }
 
 template <class Real>

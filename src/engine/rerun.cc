@@ -1,6 +1,6 @@
 #include "kirchhoff/engine/rerun.h"
 
-#include <algorithm>  // for max, min
+#include <algorithm>  // for copy_n, max
 #include <utility>    // for move
 
 #include "engine/forward.h"
@@ -69,9 +69,12 @@ class Groups {
         columns_(columns),
         real_bytes_(real_bytes),
         limit_(options.memory > 0 ? options.memory : available_memory() / 4),
+        records_(!options.capture.empty()),
         next_variant_(variants) {
     for (const auto& positions : wanted_) logit_rows_ += static_cast<Index>(positions.size());
   }
+  /// What is recorded of each variant, in numbers; twice, for what is handed over is a copy.
+  void add_recorded(Index size) { recorded_size_ += 2 * size; }
 
   /// The next group; empty at the end.
   Group next() {
@@ -93,12 +96,12 @@ class Groups {
   }
 
   engine::BranchPlan plan(const Group& group) const {
-    return {config_, base_, group.size(), group.placed(), wanted_, false};
+    return {config_, base_, group.size(), group.placed(), wanted_, records_};
   }
   /// The workspace; logits as they are computed, and as they are handed over.
   Index bytes(Index rows, Index variants) const {
-    return real_bytes_ *
-           (engine::Forward<float>::workspace_size(config_, rows) + 2 * variants * logit_rows_ * columns_);
+    return real_bytes_ * (engine::Forward<float>::workspace_size(config_, rows) +
+                          2 * variants * logit_rows_ * columns_ + variants * recorded_size_);
   }
   Index columns() const { return columns_; }
   const std::vector<std::vector<Index>>& wanted() const { return wanted_; }
@@ -108,7 +111,7 @@ class Groups {
     variant_ = {};
     if (!next_variant_(variant_)) return false;
     joins_ = engine::joins_of(config_, base_, variant_);
-    rows_ = engine::BranchPlan(config_, base_, 1, joins_, wanted_, false).cost(columns_).most_rows;
+    rows_ = engine::BranchPlan(config_, base_, 1, joins_, wanted_, records_).cost(columns_).most_rows;
     fetched_ = true;
     return true;
   }
@@ -116,7 +119,8 @@ class Groups {
   const ModelConfig& config_;
   const engine::BatchLayout& base_;
   std::vector<std::vector<Index>> wanted_;
-  Index columns_, logit_rows_ = 0, real_bytes_, limit_;
+  Index columns_, logit_rows_ = 0, recorded_size_ = 0, real_bytes_, limit_;
+  bool records_;
   const NextVariant& next_variant_;
 
   bool fetched_ = false;  // a variant that has not found its group yet
@@ -148,6 +152,25 @@ Index column_count(const ModelConfig& config, const RerunOptions& options) {
   return options.columns.empty() ? config.d_vocab_out : static_cast<Index>(options.columns.size());
 }
 
+/// One variant's part of what a group recorded.
+template <class Real>
+BasicTrace<Real> trace_of(const BasicTrace<Real>& group, const BasicTrace<Real>& base, Index variant, Index variants) {
+  BasicTrace<Real> trace;
+  trace.tokens = base.tokens;
+  trace.pad_left = base.pad_left;
+  const auto batch = static_cast<Index>(base.tokens.size());
+  for (const auto& [site, tensor] : group.sites) {
+    Shape shape = tensor.shape();
+    shape[0] = batch;
+    auto own = BasicTensor<Real>::uninitialised(shape, tensor.axes());
+    const Index size = own.size() / batch;
+    for (Index b = 0; b < batch; ++b)
+      std::copy_n(tensor.data() + (b * variants + variant) * size, size, own.data() + b * size);
+    trace.sites.emplace(site, std::move(own));
+  }
+  return trace;
+}
+
 template <class Real>
 RerunCost rerun_all(const Model& model, const BasicRerunBase<Real>& base, const NextVariant& variants,
                     const RerunOptions& options, const std::function<void(const BasicVariant<Real>&)>& receive) {
@@ -156,7 +179,14 @@ RerunCost rerun_all(const Model& model, const BasicRerunBase<Real>& base, const 
   Groups groups(model.config, state.layout, column_count(model.config, options), Index{sizeof(Real)}, variants,
                 options);
 
+  for (const std::string& pattern : options.capture)
+    for (const SiteRef& ref : find_sites(model.config, pattern)) {
+      check(ref.site != Site::unembed_out, ErrorCode::usage, "{}: of variants, ask for logits", site_name(ref));
+      groups.add_recorded(base.trace().at(site_name(ref)).size());
+    }
+
   // What a sequence without rows gives: the base's own logits, as a variant in which nothing is changed.
+  BasicTrace<Real> recorded;
   const auto resume = [&](const engine::BranchPlan& plan, const BasicTensor<Real>* base_logits,
                           std::span<const Interventions> interventions, RerunCost& cost) {
     const engine::VariantEditors<Real> editors(model.config, state.layout, interventions);
@@ -167,10 +197,13 @@ RerunCost rerun_all(const Model& model, const BasicRerunBase<Real>& base, const 
                                           .unembedding = options.columns.empty() ? nullptr : &unembedding,
                                           .columns = &options.columns,
                                           .editors = editors,
-                                          .vanish = options.vanish};
-    const RunOptions run_options;
+                                          .base_trace = &base.trace(),
+                                          .vanish = options.capture.empty() ? options.vanish : 0.0};
+    RunOptions run_options;
+    run_options.capture = options.capture;
+    run_options.pad_left = base.trace().pad_left;
     engine::Forward<Real> forward(model, branches, run_options);
-    forward.run();
+    recorded = forward.run();
     cost.flops += forward.work().flops;
     cost.dropped_rows += forward.work().dropped_rows;
     return forward.take_branch_logits();
@@ -192,9 +225,11 @@ RerunCost rerun_all(const Model& model, const BasicRerunBase<Real>& base, const 
     // [base sequence, variant, position, column]: one variant's are `size` sequences apart.
     for (Index v = 0; v < group.size(); ++v) {
       const Index step = logits.dim(1) * logits.dim(2);
+      const BasicTrace<Real> trace = trace_of(recorded, base.trace(), v, group.size());
       receive(
           {cost.variants++,
-           {logits.data() + v * step, {batch, logits.dim(1), logits.dim(2)}, {group.size() * step, logits.dim(2), 1}}});
+           {logits.data() + v * step, {batch, logits.dim(1), logits.dim(2)}, {group.size() * step, logits.dim(2), 1}},
+           options.capture.empty() ? nullptr : &trace});
     }
   }
   report(options.progress, "variants", cost.variants, cost.variants);

@@ -23,6 +23,17 @@ void for_each_sequence(const BatchLayout& layout, const F& f) {
 
 }  // namespace
 
+/// What is recorded of variants is the base's, but for the rows that are computed.
+template <class Real>
+void Forward<Real>::start_from_base() {
+  for (auto& [site, variants] : trace_.sites) {
+    const BasicTensor<Real>& base = branches_->base_trace->at(site);
+    const Index size = variants.size() / layout_.batch();
+    for (Index s = 0; s < layout_.batch(); ++s)
+      std::copy_n(base.data() + branches_->plan.base_of(s) * size, size, variants.data() + s * size);
+  }
+}
+
 template <class Real>
 void Forward<Real>::now_at(const BatchLayout& layout) {
   if (!resumed()) return;
@@ -193,22 +204,27 @@ void Forward<Real>::attend_branches(Index layer, const AttentionRows& rows, cons
   kernels::attention(std::span<const kernels::BranchedAttentionProblem<Real>>(problems));
   for (Index s = 0; s < rows.z.batch(); ++s)
     for (const Index token : rows.z.tokens(s)) count(2 * plan.keys_seen(s, layer, token), config_.n_heads, d_head);
-  if (edits_patterns(layer)) edit_branch_patterns(layer, rows, own, base_k, base_v);
+  edit_branch_patterns(layer, rows, own, base_k, base_v);
 }
 
-/// z of the sequences whose scores or patterns are edited, with all keys put together, as a run of whole sequences has
-/// them. Memory: scores and pattern of one sequence.
+/// Whether scores or pattern of a sequence are edited or recorded.
+template <class Real>
+bool Forward<Real>::passes_patterns(Index layer, Index sequence) {
+  const Editor<Real>& editor = branches_->editors[sequence % branches_->editors.count()];
+  for (const Site site : {Site::attn_scores, Site::pattern})
+    if (editor.wants(site, layer) || capture_.wants(site, layer)) return true;
+  return false;
+}
+
+/// z of the sequences whose scores or patterns are edited or recorded, with all keys put together, as a run of whole
+/// sequences has them. Memory: scores and pattern of one sequence.
 template <class Real>
 void Forward<Real>::edit_branch_patterns(Index layer, const AttentionRows& rows, const KeysValues& own,
                                          ConstRows base_k, ConstRows base_v) {
   const auto l = static_cast<std::size_t>(layer);
   const Index d_head = config_.d_head, n_heads = config_.n_heads;
   for (Index s = 0; s < rows.z.batch(); ++s) {
-    const VariantEditors<Real>& editors = branches_->editors;
-    const Index variant = s % editors.count();
-    if (rows.z.row_count(s) == 0 ||
-        !(editors[variant].wants(Site::attn_scores, layer) || editors[variant].wants(Site::pattern, layer)))
-      continue;
+    if (rows.z.row_count(s) == 0 || !passes_patterns(layer, s)) continue;
     const Index base_row = branches_->base.layout.first_row(branches_->plan.base_of(s));
     const Index length = rows.z.length(s);
     const auto put_together = [&](ConstRows all, ConstRows changed, const BatchLayout& at) {
@@ -239,6 +255,10 @@ void Forward<Real>::edit_branch_patterns(Index layer, const AttentionRows& rows,
     edit_pattern(layer, s, problem);
     for (Index row = rows.z.first_row(s); row < rows.z.first_row(s + 1); ++row)
       std::copy_n(z.data() + rows.z.token_of(s, row) * z.dim(1), z.dim(1), z_.row(row).data());
+    for (const auto& [to, from] : {std::pair(capture_.head_query_key(Site::attn_scores, layer, s), problem.scores),
+                                   std::pair(capture_.head_query_key(Site::pattern, layer, s), problem.pattern)})
+      for (Index h = 0; to.data != nullptr && h < n_heads; ++h)
+        for (const Index token : rows.z.tokens(s)) std::copy_n(&from(h, token, 0), length, &to(h, token, 0));
   }
 }
 
@@ -272,7 +292,7 @@ void Forward<Real>::multiply_columns(ConstRows in, Rows logits) {
   if (branches_->unembedding == nullptr) {
     multiply_unembedding(in, logits);
     edit(Site::unembed_out, 0, logits);
-  } else if (edit_.wants(Site::unembed_out)) {  // which knows all columns
+  } else if (edits(Site::unembed_out)) {  // which knows all columns
     auto all = BasicTensor<Real>::uninitialised({in.dim[0], config_.d_vocab_out});
     multiply_unembedding(in, all.template view<2>());
     edit(Site::unembed_out, 0, all.template view<2>());
@@ -293,6 +313,7 @@ void Forward<Real>::multiply_columns(ConstRows in, Rows logits) {
 // What the other files call; the rest follows from it.
 #define KIRCHHOFF_RESUME(Real)                                                                                     \
   template void Forward<Real>::set_layout(const BatchLayout&);                                                     \
+  template void Forward<Real>::start_from_base();                                                                  \
   template void Forward<Real>::now_at(const BatchLayout&);                                                         \
   template void Forward<Real>::borrow_rotations();                                                                 \
   template void Forward<Real>::join(Index, Entry);                                                                 \

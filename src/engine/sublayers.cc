@@ -83,7 +83,7 @@ void Forward<Real>::attention(Index layer, ConstRows in) {
   const ConstMatrix W_O = reader_.matrices({&w.W_O})[0];
   kernels::gemm(kernels::BasicGemmProblem<Real>{.a = z_, .b = W_O, .c = out_, .bias = values<Real>(w.b_O)});
   count(z_.dim[0], z_.dim[1], out_.dim[1]);
-  if (edits(Site::result, layer))
+  if (edits(Site::result, layer) || (resumed() && capture_.wants(Site::result, layer)))
     edit_results(layer, W_O);
   else
     record_results(layer, W_O);

@@ -196,6 +196,10 @@ class Others(Case):
         for key in ("gemm_gflops", "gflops", "ratio", "tokens_per_s", "peak_mib"):
             self.assertGreater(bench[key], 0, key)
         self.assertAlmostEqual(bench["ratio"], bench["gflops"] / bench["gemm_gflops"], places=6)
+        patch = self.json("bench", "patch", "--tokens", "2", "--sites", "resid", "--repeats", "1")
+        self.assertEqual(patch["variants"], 12 * 2)
+        for key in ("gemm_gflops", "gflops", "ratio", "seconds", "base_seconds", "flops", "peak_mib"):
+            self.assertGreater(patch[key], 0, key)
         one, two = (self.json("--threads", n, "bench", "signature")["signature"] for n in (1, 2))
         self.assertEqual(one, two)
         self.assertEqual(self.ok("bench", "signature"), one + "\n")

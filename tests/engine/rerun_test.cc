@@ -233,7 +233,183 @@ TEST_P(EveryFamilyReruns, EqualRunWithSeveralAtOnce) {
   }
 }
 
+/// Everything that a variant's run passes, as run() records it.
+TEST_P(EveryFamilyReruns, RecordedSitesEqualRun) {
+  const std::vector<Tokens> batch{tokens(kLength, 3), tokens(kLength - 3, 4)};
+  std::vector<std::string> capture;
+  for (const SiteRef& ref : sites_of(config()))
+    if (ref.site != Site::unembed_out) capture.push_back(site_name(ref));
+  const RerunBaseF64 base(model_, batch, {.capture = capture});
+  std::vector<Interventions> variants;
+  for (const SiteRef& ref : sites_of(config())) {
+    if (info(ref.site).per_layer() && ref.layer != 1) continue;
+    Intervention e{.site = site_name(ref), .edit = Edit::scale, .where = {.positions = {2}}, .factor = 0.5};
+    variants.emplace_back().sites.push_back(std::move(e));
+  }
+  RerunOptions options;
+  options.capture = capture;
+  const auto receive = [&](const VariantF64& variant) {
+    RunOptions run_options;
+    run_options.capture = capture;
+    run_options.interventions = variants[static_cast<std::size_t>(variant.number)];
+    const TraceF64 want = run_f64(model_, batch, run_options);
+    ASSERT_NE(variant.trace, nullptr);
+    ASSERT_EQ(variant.trace->sites.size(), want.sites.size());
+    for (const auto& [site, tensor] : want.sites)
+      EXPECT_LE(test::relative_error(variant.trace->at(site).values(), tensor.values()), kDouble)
+          << site << ", " << describe(variants[static_cast<std::size_t>(variant.number)]);
+  };
+  rerun(model_, base, each_of(variants), options, receive);
+}
+
+/// Logits of some positions and tokens alone, with variants that enter and leave in many groups: few bytes, ragged
+/// sequences, and both numbers of threads.
+TEST_P(EveryFamilyReruns, SomeLogitsOfManyGroupsEqualRun) {
+  const std::vector<Tokens> batch{tokens(kLength, 3), tokens(kLength - 3, 4)};
+  const RerunBase base(model_, batch);
+  Draw draw(config(), other_, 2, 31);
+  std::vector<Interventions> variants;
+  std::vector<double> want;
+  const std::vector<Index> positions{-4, -1}, columns{5, 90, 17};
+  while (variants.size() < 30) {
+    Interventions variant;
+    variant.sites.push_back(draw.intervention());
+    variant.sites[0].where.positions = {draw.below(kLength - 3)};
+    if (!variant.sites[0].where.keys.all()) continue;
+    RunOptions run_options;
+    run_options.interventions = variant;
+    Trace trace;
+    try {
+      trace = run(model_, batch, run_options);
+    } catch (const Error&) {
+      continue;  // a trace of longer sequences
+    }
+    for (Index s = 0; s < 2; ++s)
+      for (const Index p : positions)
+        for (const Index c : columns) {
+          const View<const float, 2> logits = trace.logits_of(s);
+          want.push_back(static_cast<double>(logits(logits.dim[0] + p, c)));
+        }
+    variants.push_back(std::move(variant));
+  }
+  const RerunOptions options{.positions = positions, .columns = columns, .vanish = 0.0};
+  RerunCost few_groups, many_groups;
+  const std::vector<double> at_once = rerun_logits(model_, base, variants, options, &few_groups);
+  for (std::size_t v = 0; v < variants.size(); ++v) {
+    const std::size_t size = 2 * positions.size() * columns.size();
+    EXPECT_LE(test::relative_error(std::span(at_once).subspan(v * size, size), std::span(want).subspan(v * size, size)),
+              kFloat)
+        << describe(variants[v]);
+  }
+
+  RerunOptions little_memory = options;
+  for (const Interventions& variant : variants)
+    little_memory.memory =
+        std::max(little_memory.memory, estimate_rerun(config(), batch, each_of({&variant, 1}), options).bytes);
+  const Index threads = thread_count();
+  std::vector<double> first;
+  for (const Index n : {1, 2}) {
+    set_thread_count(n);
+    const std::vector<double> in_groups = rerun_logits(model_, base, variants, little_memory, &many_groups);
+    EXPECT_LE(test::relative_error(in_groups, want), kFloat);
+    if (n == 1) first = in_groups;
+    EXPECT_EQ(in_groups, first) << n << " threads";
+  }
+  set_thread_count(threads);
+  EXPECT_GT(many_groups.batches, few_groups.batches);
+  EXPECT_LE(many_groups.bytes, little_memory.memory);
+
+  // What it would cost is what it cost.
+  const RerunCost estimate = estimate_rerun(config(), batch, each_of(variants), little_memory);
+  EXPECT_EQ(estimate.variants, many_groups.variants);
+  EXPECT_EQ(estimate.batches, many_groups.batches);
+  EXPECT_EQ(estimate.bytes, many_groups.bytes);
+  EXPECT_NEAR(estimate.flops / many_groups.flops, 1.0, 0.2);
+}
+
 KIRCHHOFF_EVERY_FAMILY(EveryFamilyReruns);
+
+/// GPT-2's kind of model, a run of one prompt.
+class Reruns : public ::testing::Test {
+ protected:
+  Reruns()
+      : model_(random_model(capability_shapes().front().config, 7)),
+        tokens_(test::random_tokens(kLength, model_.config.d_vocab, 8)),
+        base_(model_, {&tokens_, 1}) {}
+
+  static Interventions zero(Site site, Index layer, Index position) {
+    Interventions variant;
+    variant.sites.push_back({.site = site_name(site, layer), .where = {.positions = {position}}});
+    return variant;
+  }
+  RerunCost cost_of(const Interventions& variant, const RerunOptions& options = {.vanish = 0.0}) const {
+    return rerun(model_, base_, each_of({&variant, 1}), options, [](const Variant&) {});
+  }
+
+  const Model model_;
+  const Tokens tokens_;
+  const RerunBase base_;
+};
+
+/// 2 m k n for each product by hand: z of one position of the last layer but one is changed.
+TEST_F(Reruns, ComputeOnlyWhatCanDiffer) {
+  const ModelConfig& c = model_.config;
+  const Index position = 4, later = kLength - position, last = c.n_layers - 1;
+  const auto width = c.n_heads * c.d_head;
+  const Index mlp = 2 * c.d_model * c.d_mlp, logits = c.d_model * 3;
+  // The MLP of that position; in the last layer keys and values of it alone, and everything at the last position, whose
+  // stream has not changed before: 9 keys, no queries but at a changed position.
+  const Index at_z = width * c.d_model + mlp + c.d_model * 2 * c.n_kv_heads * c.d_head + 2 * kLength * width +
+                     width * c.d_model + mlp + logits;
+  const RerunOptions options{.columns = {1, 2, 3}, .vanish = 0.0};
+  EXPECT_EQ(cost_of(zero(Site::z, last - 1, position), options).flops, 2.0 * static_cast<double>(at_z));
+
+  // The stream that enters the last layer but one: keys, values and queries of one position, then attention from it on.
+  Index seen = 0;
+  for (Index p = position; p < kLength; ++p) seen += p + 1;
+  const Index qkv = c.d_model * (width + 2 * c.n_kv_heads * c.d_head);
+  const Index at_stream = qkv + 2 * seen * width + later * (width * c.d_model + mlp) +
+                          later * c.d_model * 2 * c.n_kv_heads * c.d_head + c.d_model * width + 2 * kLength * width +
+                          width * c.d_model + mlp + logits;
+  EXPECT_EQ(cost_of(zero(Site::resid_pre, last - 1, position), options).flops, 2.0 * static_cast<double>(at_stream));
+
+  // What cannot reach the last position costs nothing.
+  EXPECT_EQ(cost_of(zero(Site::z, last, position)).flops, 0.0);
+  EXPECT_EQ(cost_of(zero(Site::resid_post, last, position)).flops, 0.0);
+}
+
+TEST_F(Reruns, UnchangedPositionsVanish) {
+  Interventions none = zero(Site::z, 0, 2);
+  none.sites[0].edit = Edit::scale;  // by 1
+  std::vector<double> logits;
+  RerunCost cost;
+  logits = rerun_logits(model_, base_, {&none, 1}, {.vanish = 1e-5}, &cost);
+  EXPECT_GE(cost.dropped_rows, 1);
+  EXPECT_LT(cost.flops, cost_of(none).flops / 2);
+  const View<const float, 2> want = base_.trace().logits_of(0);
+  EXPECT_LE(test::relative_error(logits, want.row(kLength - 1)), 1e-6);
+  // A change that is there does not.
+  EXPECT_EQ(cost_of(zero(Site::z, 0, 2), {.vanish = 1e-5}).dropped_rows, 0);
+}
+
+TEST_F(Reruns, RefuseWhatTheyCannotDo) {
+  const Interventions variant = zero(Site::z, 0, 2);
+  const auto code_of = [&](const Interventions& v, const RerunOptions& options) {
+    try {
+      cost_of(v, options);
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return ErrorCode::internal;
+  };
+  EXPECT_EQ(code_of(variant, {.memory = 1000}), ErrorCode::out_of_memory);
+  EXPECT_EQ(code_of(variant, {.positions = {kLength}}), ErrorCode::usage);
+  EXPECT_EQ(code_of(variant, {.positions = {-1, 2}}), ErrorCode::usage);
+  EXPECT_EQ(code_of(variant, {.columns = {model_.config.d_vocab_out}}), ErrorCode::usage);
+  EXPECT_EQ(code_of(zero(Site::z, 0, kLength), {}), ErrorCode::usage);
+  EXPECT_EQ(code_of(variant, {.progress = [](std::string_view, Index, Index) { return false; }}),
+            ErrorCode::interrupted);
+}
 
 }  // namespace
 }  // namespace kirchhoff

@@ -46,6 +46,9 @@ struct RerunOptions {
   /// Bytes that the variants may take beside the base and the model; 0: a quarter of what is free. Error{out_of_memory}
   /// if one variant needs more.
   Index memory = 0;
+  /// Sites to record of each variant, as in RunOptions::capture, which the base must have recorded. All positions are
+  /// computed then, and nothing vanishes. Not unembed.hook_out.
+  std::vector<std::string> capture{};
   Progress progress{};  ///< stage "variants"; the total is 0 where it is not known
 };
 
@@ -63,8 +66,9 @@ struct RerunCost {
 /// One variant's answer, valid during the call that hands it over.
 template <class Real>
 struct BasicVariant {
-  Index number = 0;            ///< in the order in which variants came
-  View<const Real, 3> logits;  ///< [sequences of the base, positions, columns]
+  Index number = 0;                         ///< in the order in which variants came
+  View<const Real, 3> logits;               ///< [sequences of the base, positions, columns]
+  const BasicTrace<Real>* trace = nullptr;  ///< the sites that were asked for, without logits; null if none were
 };
 using Variant = BasicVariant<float>;
 using VariantF64 = BasicVariant<double>;
