@@ -10,6 +10,7 @@
 #include "kirchhoff/engine/compare.h"
 #include "kirchhoff/engine/generate.h"
 #include "kirchhoff/engine/graph.h"
+#include "kirchhoff/engine/graph_json.h"
 #include "kirchhoff/engine/intervention.h"
 #include "kirchhoff/engine/kv_cache.h"
 #include "kirchhoff/engine/loss.h"

@@ -294,6 +294,18 @@ std::vector<Index> Editor<Real>::rows_of_head(Site site, Index layer, Index head
 }
 
 template <class Real>
+bool Editor<Real>::replaces_any(Site site, Index layer, Index head, const std::vector<TokenRow>& rows) const {
+  for (const Action& action : actions(site, layer)) {
+    if (!replaces(action.edit) || !std::binary_search(action.heads.begin(), action.heads.end(), head)) continue;
+    for (std::size_t i = 0, j = 0; i < rows.size() && j < action.rows.size();) {
+      if (rows[i].row == action.rows[j].row) return true;
+      ++(rows[i].row < action.rows[j].row ? i : j);
+    }
+  }
+  return false;
+}
+
+template <class Real>
 bool Editor<Real>::wants_gates(Index layer) const {
   return !gates_[static_cast<std::size_t>(layer)].empty();
 }

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>   // for lower_bound
 #include <functional>  // for function
 #include <span>        // for span
 #include <string>      // for string
@@ -15,6 +16,12 @@ struct RowMap {
   Index first = 0;
   std::span<const Index> gathered{};  ///< sorted rows of the batch, if it holds these
   bool contiguous() const { return gathered.empty(); }
+  /// Where a buffer of so many rows has a row of the batch; -1: nowhere.
+  Index index_of(Index row, Index rows) const {
+    if (contiguous()) return row >= first && row < first + rows ? row - first : -1;
+    const auto found = std::lower_bound(gathered.begin(), gathered.end(), row);
+    return found != gathered.end() && *found == row ? found - gathered.begin() : -1;
+  }
 };
 
 /// Changes the values of the sites where interventions want it. Everything else passes by at the cost of a look-up. It
@@ -47,6 +54,9 @@ class Editor {
 
   /// The rows of the batch that an intervention touches at a head of a site, sorted.
   std::vector<Index> rows_of_head(Site site, Index layer, Index head) const;
+
+  /// Whether a head of a site is replaced at any of these tokens.
+  bool replaces_any(Site site, Index layer, Index head, const std::vector<TokenRow>& rows) const;
 
   /// The gates that an ungated MLP is frozen to: the source's input of the activation.
   bool wants_gates(Index layer) const;

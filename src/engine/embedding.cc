@@ -44,11 +44,13 @@ void Forward<Real>::embed() {
   pass(Site::embed_module, 0, x);
   if (config_.embed_norm) norm(config_.norm, model_.weights.ln_embed.w, model_.weights.ln_embed.b, x, x);
   pass(Site::embed, 0, x);
+  edges_.wrote(Writer::Kind::token, x);
 
   // 2. Positions: added to the stream here, or (shortformer) to the input of every q and k later.
   if (config_.positions == Positions::learned || config_.positions == Positions::shortformer) {
     place_positions();
     pass(Site::pos_embed, 0, pos_);
+    edges_.wrote(Writer::Kind::position, pos_);
     if (config_.positions == Positions::learned) kernels::add(x, pos_);
   }
 
@@ -92,6 +94,7 @@ void Forward<Real>::unembed() {
   const Index n = layout_.rows(), batch = layout_.batch(), d_vocab = config_.d_vocab_out;
 
   // 1. The final norm.
+  edges_.add({Reader::Kind::logits}, x_);
   Rows in = x_;
   if (config_.final_norm && config_.norm != NormKind::none) {
     const NormSites sites{Site::final_scale, Site::final_normalized};

@@ -51,7 +51,8 @@ Forward<Real>::Forward(const Model& model, std::span<const Tokens> batch, const 
       options_(options),
       layout_(checked_layout<Real>(model.config, batch, options)),
       capture_(model.config, layout_, options.capture, trace_),
-      edit_(model.config, layout_, options.interventions) {
+      edit_(model.config, layout_, options.interventions),
+      edges_(model, layout_, options.interventions, edit_) {
   trace_.tokens.assign(batch.begin(), batch.end());
   trace_.pad_left = options.pad_left;
 }
@@ -64,6 +65,7 @@ Forward<Real>::Forward(const Model& model, const Branches<Real>& branches, const
       layout_(branches.plan.nothing()),
       capture_(model.config, layout_, options.capture, trace_),
       edit_(model.config, layout_, options.interventions),
+      edges_(model, layout_, options.interventions, edit_),
       branches_(&branches) {
   trace_.pad_left = options.pad_left;
 }
@@ -146,6 +148,7 @@ void Forward<Real>::block(Index layer) {
   join(layer, Entry::stream);
   if (kept_ != nullptr) kept_->stream.push_back(copy_of<Real>(x_));
   pass(Site::resid_pre, layer, x_);
+  if (layer == 0) edges_.wrote(Writer::Kind::embed, x_);
   for (const Site site : {Site::attn_in, Site::q_input, Site::k_input, Site::v_input})
     capture_.for_each_head(site, layer, x_);
   const ConstRows attention_in = read_stream(w.ln1, normed_, {Site::ln1_scale, Site::ln1_normalized, layer});
@@ -161,7 +164,13 @@ void Forward<Real>::block(Index layer) {
     mlp_rows_ = BasicTensor<Real>::uninitialised({layout_.rows(), mlp_in.dim[1]});
     mlp_in = rows_of(before, layout_, mlp_in, mlp_rows_.template view<2>());
   }
-  write_stream(w.ln1_post, {Site::ln1_post_scale, Site::ln1_post_normalized, layer}, Site::attn_module, Site::attn_out);
+  const bool heads_on_edges = edges_.wants_heads(layer);
+  std::vector<Real> post_scale;
+  write_stream(w.ln1_post,
+               {Site::ln1_post_scale, Site::ln1_post_normalized, layer, heads_on_edges ? &post_scale : nullptr},
+               Site::attn_module, Site::attn_out);
+  if (heads_on_edges)
+    edges_.wrote_heads(layer, z_, reader_.matrices({&w.W_O})[0], config_.post_norm ? post_scale.data() : nullptr);
 
   // 4. The MLP reads and writes.
   if (!config_.attn_only) {
@@ -174,6 +183,7 @@ void Forward<Real>::block(Index layer) {
     }
     mlp(layer, mlp_in);
     write_stream(w.ln2_post, {Site::ln2_post_scale, Site::ln2_post_normalized, layer}, Site::mlp_module, Site::mlp_out);
+    if (edges_.wants_mlp(layer)) edges_.wrote_mlp(layer, out_);
   }
   if (resumed()) drop_unchanged(branches_->base.stream[static_cast<std::size_t>(layer) + 1]);
   join(layer, Entry::post);
@@ -187,7 +197,8 @@ void Forward<Real>::norm(NormKind kind, const WeightVector& gain, const WeightVe
       .x = x, .out = out, .gain = values<Real>(gain), .bias = values<Real>(bias), .eps = config_.norm_eps};
   BasicTensor<Real> scale, normalized;
   const bool is_edited = sites && (edits(sites->scale, sites->layer) || edits(sites->normalized, sites->layer));
-  const bool wants_scale = sites && (is_edited || capture_.wants(sites->scale, sites->layer));
+  const bool wants_scale =
+      sites && (is_edited || sites->kept_scale != nullptr || capture_.wants(sites->scale, sites->layer));
   const bool wants_normalized = sites && (is_edited || capture_.wants(sites->normalized, sites->layer));
   if (wants_scale) {
     scale = BasicTensor<Real>::uninitialised({x.dim[0], 1});
@@ -203,6 +214,7 @@ void Forward<Real>::norm(NormKind kind, const WeightVector& gain, const WeightVe
     kernels::layer_norm(problem);
   if (is_edited) edit_norm(gain, bias, scale.template view<2>(), normalized.template view<2>(), out, *sites, rows);
   if (!rows.contiguous()) return;
+  if (sites && sites->kept_scale != nullptr) sites->kept_scale->assign(scale.data(), scale.data() + scale.size());
   if (wants_scale) capture_(sites->scale, sites->layer, scale.template view<2>(), rows.first);
   if (wants_normalized) capture_(sites->normalized, sites->layer, normalized.template view<2>(), rows.first);
 }

@@ -9,6 +9,7 @@
 #include "engine/base_state.h"
 #include "engine/batch_layout.h"
 #include "engine/branch_plan.h"
+#include "engine/edge_editor.h"
 #include "engine/editor.h"
 #include "engine/recorder.h"
 #include "engine/variant_editors.h"
@@ -99,6 +100,7 @@ class Forward {
   struct NormSites {
     Site scale, normalized;
     Index layer = 0;
+    std::vector<Real>* kept_scale = nullptr;  // [rows], if somebody needs the divisor afterwards
   };
   void norm(NormKind kind, const WeightVector& gain, const WeightVector& bias, ConstRows x, Rows out,
             std::optional<NormSites> sites = {}, RowMap rows = {});
@@ -216,6 +218,7 @@ class Forward {
   BasicTrace<Real> trace_;
   Recorder<Real> capture_;
   Editor<Real> edit_;
+  EdgeEditor<Real> edges_;
   WeightReader reader_;
 
   // The workspace, written anew by every block.

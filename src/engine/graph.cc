@@ -1,10 +1,18 @@
 #include "kirchhoff/engine/graph.h"
 
-#include <algorithm>  // for find
-
 #include "kirchhoff/base/error.h"
 
 namespace kirchhoff {
+namespace {
+
+/// `index`, if `node` is there; otherwise -1.
+template <class Node>
+Index at(const std::vector<Node>& nodes, Index index, const Node& node) {
+  const bool there = index >= 0 && index < static_cast<Index>(nodes.size());
+  return there && nodes[static_cast<std::size_t>(index)] == node ? index : -1;
+}
+
+}  // namespace
 
 Graph::Graph(const ModelConfig& config, const GraphOptions& options)
     : options_(options),
@@ -67,13 +75,48 @@ std::vector<Edge> Graph::edges() const {
 }
 
 Index Graph::index_of(const Writer& writer) const {
-  const auto found = std::find(writers_.begin(), writers_.end(), writer);
-  return found == writers_.end() ? -1 : found - writers_.begin();
+  Index index = 0;
+  switch (writer.kind) {
+    case Writer::Kind::embed:
+    case Writer::Kind::token:
+      break;
+    case Writer::Kind::position:
+      index = 1;
+      break;
+    case Writer::Kind::head:
+      index = n_embed_ + writer.layer * (n_heads_ + (has_mlp_ ? 1 : 0)) + writer.head;
+      break;
+    case Writer::Kind::mlp:
+      index = n_embed_ + writer.layer * (n_heads_ + 1) + n_heads_;
+      break;
+  }
+  return at(writers_, index, writer);
 }
 
 Index Graph::index_of(const Reader& reader) const {
-  const auto found = std::find(readers_.begin(), readers_.end(), reader);
-  return found == readers_.end() ? -1 : found - readers_.begin();
+  const Index kv = options_.native_kv_heads ? n_kv_heads_ : n_heads_;
+  const Index attention = options_.split_qkv ? n_heads_ + 2 * kv : n_heads_;
+  Index index = reader.layer * (attention + (has_mlp_ ? 1 : 0)) + reader.head;
+  switch (reader.kind) {
+    case Reader::Kind::q:
+    case Reader::Kind::head:
+      break;
+    case Reader::Kind::k:
+    case Reader::Kind::group_k:
+      index += n_heads_;
+      break;
+    case Reader::Kind::v:
+    case Reader::Kind::group_v:
+      index += n_heads_ + kv;
+      break;
+    case Reader::Kind::mlp:
+      index += attention;
+      break;
+    case Reader::Kind::logits:
+      index = static_cast<Index>(readers_.size()) - 1;
+      break;
+  }
+  return at(readers_, index, reader);
 }
 
 bool Graph::contains(const Edge& edge) const {
@@ -92,6 +135,35 @@ std::string Graph::describe_options() const {
 std::string Graph::describe() const {
   return fmt::format("{} edges from {} writers to {} readers ({})", n_edges_, writers_.size(), readers_.size(),
                      describe_options());
+}
+
+void check_edge(const ModelConfig& c, const Edge& edge) {
+  const Writer& w = edge.writer;
+  const Reader& r = edge.reader;
+  const auto within = [](Index i, Index size) { return i >= 0 && i < size; };
+  const bool of_layer = w.kind == Writer::Kind::head || w.kind == Writer::Kind::mlp;
+  const bool writes =
+      of_layer ? within(w.layer, c.n_layers) &&
+                     (w.kind == Writer::Kind::mlp ? !c.attn_only && w.head == 0 : within(w.head, c.n_heads))
+               : w.layer == 0 && w.head == 0 && (w.kind != Writer::Kind::position || c.positions == Positions::learned);
+  check(writes, ErrorCode::usage, "edge {}: the model has no writer {}", name(edge), name(w));
+
+  const bool of_group = r.kind == Reader::Kind::group_k || r.kind == Reader::Kind::group_v;
+  const bool one_a_layer = r.kind == Reader::Kind::mlp;
+  const bool reads =
+      r.kind == Reader::Kind::logits
+          ? r.layer == 0 && r.head == 0
+          : within(r.layer, c.n_layers) &&
+                (one_a_layer ? !c.attn_only && r.head == 0 : within(r.head, of_group ? c.n_kv_heads : c.n_heads));
+  check(reads, ErrorCode::usage, "edge {}: the model has no reader {}", name(edge), name(r));
+
+  // Half-layers: attention of layer l reads at 2 l and has written at 2 l + 1, the MLP has at 2 l + 2.
+  const Index written = !of_layer ? 0 : 2 * w.layer + (w.kind == Writer::Kind::head ? 1 : 2);
+  const Index read = r.kind == Reader::Kind::logits
+                         ? 2 * c.n_layers
+                         : 2 * r.layer + (r.kind == Reader::Kind::mlp && !c.parallel ? 1 : 0);
+  check(written <= read, ErrorCode::usage, "there is no edge {}: {} is read before {} is written", name(edge), name(r),
+        name(w));
 }
 
 }  // namespace kirchhoff

@@ -10,7 +10,7 @@ namespace kirchhoff::engine {
 template <class Real>
 bool Forward<Real>::edits_head_inputs(Index layer) const {
   return edits(Site::attn_in, layer) || edits(Site::q_input, layer) || edits(Site::k_input, layer) ||
-         edits(Site::v_input, layer);
+         edits(Site::v_input, layer) || edges_.reads_attention(layer);
 }
 
 /// Recomputes the queries, keys and values of heads whose input is edited, at the tokens where it is: in q, k and v,
@@ -57,12 +57,27 @@ std::vector<typename Forward<Real>::HeadCopy> Forward<Real>::edit_head_inputs(In
 template <class Real>
 typename Forward<Real>::HeadInput Forward<Real>::head_input(Index layer, Site site, Index head, Index query_head) {
   const bool copy = query_head >= 0 && site != Site::q_input && config_.n_heads != config_.n_kv_heads;
+  // Whose edges: those into the whole head, into the copy, into what the site is the input of.
+  const bool shared = config_.n_heads != config_.n_kv_heads;
+  using Kind = Reader::Kind;
+  const Reader whole{Kind::head, layer, query_head};
+  const Reader own{site == Site::k_input ? Kind::k : Kind::v, layer, query_head};
+  const Reader input_of{site == Site::q_input   ? Kind::q
+                        : site == Site::k_input ? (shared ? Kind::group_k : Kind::k)
+                                                : (shared ? Kind::group_v : Kind::v),
+                        layer, head};
   HeadInput input;
   std::vector<Index>& rows = input.rows;
-  if (query_head >= 0) rows = edited_rows(Site::attn_in, layer, query_head);
-  if (!copy) {
-    const std::vector<Index> own = edited_rows(site, layer, head);
-    rows.insert(rows.end(), own.begin(), own.end());
+  const auto touch = [&rows](const std::vector<Index>& more) { rows.insert(rows.end(), more.begin(), more.end()); };
+  if (query_head >= 0) {
+    touch(edited_rows(Site::attn_in, layer, query_head));
+    touch(edges_.rows(whole));
+  }
+  if (copy) {
+    touch(edges_.rows(own));
+  } else {
+    touch(edited_rows(site, layer, head));
+    touch(edges_.rows(input_of));
   }
   if (rows.empty()) return input;
   std::sort(rows.begin(), rows.end());
@@ -74,14 +89,20 @@ typename Forward<Real>::HeadInput Forward<Real>::head_input(Index layer, Site si
     const std::span<const Real> stream = x_.row(rows[static_cast<std::size_t>(i)]), mine = values.row(i);
     return !std::equal(stream.begin(), stream.end(), mine.begin());
   };
-  if (query_head >= 0) edit_head(Site::attn_in, layer, query_head, values, {0, rows});
+  if (query_head >= 0) {
+    edges_.add(whole, values, {0, rows});
+    edit_head(Site::attn_in, layer, query_head, values, {0, rows});
+  }
   if (query_head >= 0 && site == Site::q_input)
     for (std::size_t i = 0; i < rows.size(); ++i)
       capture_.head_of_row(Site::attn_in, layer, rows[i], query_head, values.row(static_cast<Index>(i)));
   std::vector<Index> kept;
-  if (copy)
+  if (copy) {
+    edges_.add(own, values, {0, rows});
     for (Index i = 0; i < values.dim[0]; ++i)
       if (differs(i)) kept.push_back(i);
+  }
+  edges_.add(input_of, values, {0, rows});
   edit_head(site, layer, head, values, {0, rows});
   if (!copy) {
     for (Index i = 0; i < values.dim[0]; ++i) {

@@ -96,8 +96,7 @@ std::vector<std::string> edge_sites(const ModelConfig& config, std::span<const E
         if (config.post_norm) append_once(names, site_name(Site::ln1_post_scale, w.layer));
         break;
       case Writer::Kind::mlp:
-        append_once(names, site_name(Site::mlp_module, w.layer));
-        if (config.post_norm) append_once(names, site_name(Site::ln2_post_scale, w.layer));
+        append_once(names, site_name(Site::mlp_out, w.layer));
         break;
     }
   }

@@ -192,9 +192,11 @@ void Forward<Real>::activate_frozen(Index layer, Rows pre, Index first_row) {
 
 template <class Real>
 typename Forward<Real>::ConstRows Forward<Real>::read_mlp_input(Index layer, ConstRows attention_input) {
-  if (edits(Site::mlp_in, layer)) {
+  const Reader reader{Reader::Kind::mlp, layer};
+  if (edits(Site::mlp_in, layer) || edges_.reads(reader)) {
     mlp_stream_ = BasicTensor<Real>::uninitialised({x_.dim[0], x_.dim[1]});
     std::copy_n(x_.data, x_.size(), mlp_stream_.data());
+    edges_.add(reader, mlp_stream_.template view<2>());
     pass(Site::mlp_in, layer, mlp_stream_.template view<2>());
     return read_edited_mlp_input(layer, attention_input, mlp_stream_.template view<2>());
   }

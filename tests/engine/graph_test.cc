@@ -2,7 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>   // for count_if
+#include <cstdlib>     // for getenv
+#include <filesystem>  // for exists, remove
+#include <fstream>     // for ofstream
+
 #include "kirchhoff/base/error.h"
+#include "kirchhoff/engine/graph_json.h"
+#include "kirchhoff/io/json_file.h"
 
 namespace kirchhoff {
 namespace {
@@ -125,6 +132,84 @@ TEST(Graph, ErrorsSayWhatIsNear) {
   EXPECT_NE(error(graph, "m9->a3.h0.q").find("a3.h0.q is read before m9 is written"), std::string::npos);
   for (const char* text : {"", "->", "a->b", "a9999999999999999999.h0->logits", "a0.h0.q->logits", "a-1.h0->logits"})
     EXPECT_NE(error(graph, text), "no error") << text;
+}
+
+/// A file that goes away with the object.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(std::string_view text) { std::ofstream(path_, std::ios::binary) << text; }
+  ~TemporaryFile() { std::filesystem::remove(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_ = ::testing::TempDir() + "kirchhoff_graph_test.json";
+};
+
+std::string format_error(std::string_view text) {
+  const TemporaryFile file(text);
+  try {
+    read_eap_graph(file.path());
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::format);
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(EapGraph, WhatIsWrittenIsRead) {
+  ScoredGraph graph;
+  graph.n_layers = 2;
+  graph.n_heads = 2;
+  graph.d_model = 8;
+  graph.writers_in_graph = {{Writer::Kind::embed}, {Writer::Kind::head, 1, 0}, {Writer::Kind::mlp, 1}};
+  graph.logits_in_graph = true;
+  double score = 1.0 / 3.0;
+  for (const Edge& edge : Graph(graph.network()).edges()) graph.edges.push_back({edge, score *= -1.1, score > 0});
+  const TemporaryFile file(eap_graph_json(graph));
+  const ScoredGraph read = read_eap_graph(file.path());
+  EXPECT_EQ(read.writers_in_graph, graph.writers_in_graph);
+  EXPECT_TRUE(read.logits_in_graph && !read.parallel && read.n_layers == 2 && read.n_heads == 2 && read.d_model == 8);
+  ASSERT_EQ(read.edges.size(), graph.edges.size());
+  for (std::size_t i = 0; i < read.edges.size(); ++i) {
+    EXPECT_EQ(read.edges[i].edge, graph.edges[i].edge);
+    EXPECT_EQ(read.edges[i].score, graph.edges[i].score);
+    EXPECT_EQ(read.edges[i].in_graph, graph.edges[i].in_graph);
+  }
+  EXPECT_NE(eap_graph_json(graph).find("\"input->a0.h1<v>\": {"), std::string::npos) << eap_graph_json(graph);
+}
+
+TEST(EapGraph, ErrorsNameWhatIsWrong) {
+  const auto with = [](const std::string& nodes, const std::string& edges) {
+    return R"({"cfg": {"n_layers": 1, "n_heads": 2, "d_model": 8, "parallel_attn_mlp": true}, "nodes": {)" + nodes +
+           R"(}, "edges": {)" + edges + "}}";
+  };
+  EXPECT_EQ(format_error(with("", "")), "no error");
+  EXPECT_NE(format_error(with(R"("a1.h0": {"in_graph": true})", "")).find("a1.h0"), std::string::npos);
+  EXPECT_NE(format_error(with(R"("a0.h0": {"in_graph": 1})", "")).find("true or false"), std::string::npos);
+  EXPECT_NE(format_error(with("", R"("a0.h0->m0": {"score": 1, "in_graph": true})")).find("parallel"),
+            std::string::npos);
+  EXPECT_NE(format_error(with("", R"("input->m0": {"score": "1", "in_graph": true})")).find("expected a number"),
+            std::string::npos);
+  EXPECT_NE(format_error(R"({"cfg": {"n_layers": -1}})").find("n_layers"), std::string::npos);
+  EXPECT_NE(format_error(R"({"nodes": {}})").find("cfg"), std::string::npos);
+}
+
+// The leader board's file: all edges of GPT-2 small in the library's order, 756 of them chosen.
+TEST(EapGraph, ReadsThePublishedFile) {
+  const char* shared = std::getenv("KIRCHHOFF_SHARED");
+  const std::string path = std::string(shared != nullptr ? shared : KIRCHHOFF_SOURCE_DIR "/../shared") +
+                           "/data/circuits/mib_ioi-eap-ig_gpt2.json";
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << "'" << path << "' is not there";
+  const ScoredGraph graph = read_eap_graph(path);
+  EXPECT_EQ(graph.n_layers, 12);
+  EXPECT_EQ(graph.d_model, 768);
+  ASSERT_EQ(graph.edges.size(), 32491U);
+  EXPECT_EQ(name(graph.edges[1].edge), "embed->a0.h0.k");
+  EXPECT_EQ(graph.edges[1].score, -3.661245955299819e-06);
+  EXPECT_EQ(std::count_if(graph.edges.begin(), graph.edges.end(), [](const auto& e) { return e.in_graph; }), 756);
+  EXPECT_TRUE(graph.logits_in_graph);
+  const TemporaryFile copy(eap_graph_json(graph));
+  EXPECT_EQ(io::read_json_file(copy.path()), io::read_json_file(path));
 }
 
 }  // namespace

@@ -52,6 +52,9 @@ std::string name(const Writer& writer);
 std::string name(const Reader& reader);
 std::string name(const Edge& edge);
 
+/// Error{usage} unless a network has this writer and this reader (of whatever graph options), written before read.
+void check_edge(const ModelConfig& config, const Edge& edge);
+
 /// Which components count as one.
 struct GraphOptions {
   bool split_embed = false;      ///< "tok" and "pos" instead of "embed", where positions are embedded into the stream

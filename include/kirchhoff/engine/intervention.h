@@ -126,7 +126,7 @@ std::string_view name(Edit edit);
 /// - hook_result: attention's output is b_O plus the sum of the edited results.
 /// - hook_attn_scores: softmax of the edited scores. hook_pattern: taken as it is, rows need not sum to 1.
 struct Intervention {
-  std::string site;  ///< as in RunOptions::capture: a name, or a pattern
+  std::string site{};  ///< as in RunOptions::capture: a name, or a pattern
   Edit edit = Edit::zero;
   Where where{};
   Values values{};      ///< set, add, project_out
@@ -140,7 +140,7 @@ struct Intervention {
 /// A contribution is what the writer adds to the stream. Where a norm follows the sublayer (Gemma-2, OLMo-2) that is
 /// gain * z_h W_O^h / s (LayerNorm: less its mean), s the norm's own divisor in the run that it is taken from.
 struct EdgeIntervention {
-  std::vector<Edge> edges;
+  std::vector<Edge> edges{};
   Edit edit = Edit::resample;  ///< what the contribution is replaced by: set, zero, mean, mean_all, resample
   Selection sequences{}, positions{};
   Values values{};  ///< set: [batch, pos, d_model] or its last axes
