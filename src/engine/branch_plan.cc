@@ -29,7 +29,8 @@ BranchPlan::BranchPlan(const ModelConfig& config, const BatchLayout& base, Index
   if (!everything) find_what_reaches(base);
   for (Join& join : joins) {
     // Parallel blocks read everything from resid_pre: what joins within one joins before it.
-    if (config_.parallel && (join.entry == Entry::z || join.entry == Entry::mid)) join.entry = Entry::queries;
+    if (config_.parallel && (join.entry == Entry::z || join.entry == Entry::result || join.entry == Entry::mid))
+      join.entry = Entry::queries;
     const bool as_key = join.entry == Entry::embed || join.entry == Entry::stream;
     keep_what_reaches(join.positions, join.sequence, as_key ? join.layer : join.layer + 1);
     if (join.positions.empty()) continue;
@@ -167,7 +168,7 @@ BranchPlan::Cost BranchPlan::cost(Index columns) const {
     grow_to(queries);
     for (Index s = 0; s < rows.batch(); ++s)
       for (const Index position : rows.tokens(s)) multiply(2 * keys_seen(s, layer, position), c.n_heads, c.d_head);
-    grow_to(joined(rows, layer, Entry::z));
+    grow_to(joined(joined(rows, layer, Entry::z), layer, Entry::result));
     multiply(rows.rows(), q_width, c.d_model);
     if (!c.attn_only) {
       grow_to(joined(rows, layer, Entry::mid));

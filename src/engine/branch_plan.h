@@ -13,7 +13,8 @@ enum class Entry : std::uint8_t {
   embed,    ///< as tokens, before the embedding (layer 0)
   stream,   ///< with the stream that enters the layer; the keys and values of such rows are computed anew
   queries,  ///< with the stream and the queries: the pattern of the rows is computed anew from the base's keys
-  z,        ///< with the stream that enters the layer and z
+  z,        ///< with the stream that enters the layer and z, before z is edited
+  result,   ///< the same, behind it
   mid,      ///< with the stream between attention and MLP
   post,     ///< with the stream that leaves the layer; after the last one: what the final norm reads
 };

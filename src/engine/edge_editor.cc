@@ -183,13 +183,20 @@ void EdgeEditor<Real>::check_conflicts(const std::vector<EdgeIntervention>& edge
 }
 
 template <class Real>
-typename EdgeEditor<Real>::Key EdgeEditor<Real>::key(const Reader& reader) const {
+typename EdgeEditor<Real>::Key EdgeEditor<Real>::key(const ModelConfig& config, const Reader& reader) {
   Reader::Kind kind = reader.kind;
-  if (config_.n_heads == config_.n_kv_heads) {  // a group is a head
+  if (config.n_heads == config.n_kv_heads) {
     if (kind == Reader::Kind::group_k) kind = Reader::Kind::k;
     if (kind == Reader::Kind::group_v) kind = Reader::Kind::v;
   }
   return {static_cast<Index>(kind), reader.layer, reader.head};
+}
+
+template <class Real>
+std::vector<typename EdgeEditor<Real>::Key> EdgeEditor<Real>::readers() const {
+  std::vector<Key> keys;
+  for (const auto& [reader, links] : links_) keys.push_back(reader);
+  return keys;
 }
 
 template <class Real>

@@ -35,6 +35,12 @@ class EdgeEditor {
   void wrote_mlp(Index layer, View<const Real, 2> out, RowMap map = {});
 
   bool empty() const { return sets_.empty(); }
+  /// What readers are told apart by; a group of one head is that head.
+  using Key = std::array<Index, 3>;
+  static Key key(const ModelConfig& config, const Reader& reader);
+  /// The readers that edges lead into.
+  std::vector<Key> readers() const;
+  bool writes(Writer::Kind kind, Index layer = 0) const;
   /// Whether edges lead into attention, into the MLP of a layer, into the logits.
   bool reads_attention(Index layer) const;
   bool reads(const Reader& reader) const { return links_.contains(key(reader)); }
@@ -61,10 +67,7 @@ class EdgeEditor {
   struct Link {
     std::size_t set, writer;
   };
-  using Key = std::array<Index, 3>;
-
-  Key key(const Reader& reader) const;
-  bool writes(Writer::Kind kind, Index layer) const;
+  Key key(const Reader& reader) const { return key(config_, reader); }
   void add_set(const EdgeIntervention& edges, std::string what);
   ValueSource source_of(const EdgeIntervention& edges, const Writer& writer, const std::string& what) const;
   void check_conflicts(const std::vector<EdgeIntervention>& edges, const Editor<Real>& editor) const;

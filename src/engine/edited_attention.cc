@@ -53,35 +53,35 @@ void Forward<Real>::edit_pattern(Index layer, Index s, const kernels::AttentionP
   }
 }
 
-/// Rows of attention's output in which a head's result is edited: b_O + the sum of the results. Memory: [N, H,
-/// d_model].
+/// Rows of attention's output in which a head's result is edited: b_O + the sum of the results. Memory: the results of
+/// one sequence, [its rows, H, d_model].
 template <class Real>
 void Forward<Real>::edit_results(Index layer, ConstMatrix W_O) {
   const LayerWeights& w = model_.weights.layers[static_cast<std::size_t>(layer)];
-  const Index n = layout_.rows(), n_heads = config_.n_heads, d = config_.d_model, dh = config_.d_head;
-  auto storage = BasicTensor<Real>::uninitialised({n, n_heads, d});
-  const View<Real, 3> results = storage.template view<3>();
-  std::vector<kernels::BasicGemmProblem<Real>> problems;
-  for (Index s = 0; s < layout_.batch(); ++s) {  // the products that a recorder computes: the same bits
-    const Index first = layout_.first_row(s), count = layout_.row_count(s);
-    for (Index h = 0; h < n_heads; ++h)
-      problems.push_back({.a = head_of(by_head(z_.rows(first, count), dh), h),
-                          .b = W_O.rows(h * dh, dh),
-                          .c = head_of(results.rows(first, count), h)});
-  }
-  kernels::gemm(std::span<const kernels::BasicGemmProblem<Real>>(problems));
-
-  const Rows flat{storage.data(), {n, n_heads * d}};
-  std::vector<Index> changed;
-  edit(Site::result, layer, flat, {}, &changed);
-  capture_(Site::result, layer, flat);
+  const Index n_heads = config_.n_heads, d = config_.d_model, dh = config_.d_head;
   const Real* bias = values<Real>(w.b_O);
-  for (const Index row : changed)
-    for (Index i = 0; i < d; ++i) {
-      Real sum = bias == nullptr ? Real{} : bias[i];
-      for (Index h = 0; h < n_heads; ++h) sum += results(row, h, i);
-      out_(row, i) = sum;
-    }
+  for (Index s = 0; s < layout_.batch(); ++s) {
+    const Index first = layout_.first_row(s), count = layout_.row_count(s);
+    if (count == 0) continue;
+    auto storage = BasicTensor<Real>::uninitialised({count, n_heads, d});
+    const View<Real, 3> results = storage.template view<3>();
+    std::vector<kernels::BasicGemmProblem<Real>> problems;  // the products that a recorder computes: the same bits
+    for (Index h = 0; h < n_heads; ++h)
+      problems.push_back(
+          {.a = head_of(by_head(z_.rows(first, count), dh), h), .b = W_O.rows(h * dh, dh), .c = head_of(results, h)});
+    kernels::gemm(std::span<const kernels::BasicGemmProblem<Real>>(problems));
+
+    const Rows flat{storage.data(), {count, n_heads * d}};
+    std::vector<Index> changed;
+    edit(Site::result, layer, flat, {first}, &changed);
+    capture_(Site::result, layer, flat, first);
+    for (const Index row : changed)
+      for (Index i = 0; i < d; ++i) {
+        Real sum = bias == nullptr ? Real{} : bias[i];
+        for (Index h = 0; h < n_heads; ++h) sum += results(row, h, i);
+        out_(first + row, i) = sum;
+      }
+  }
 }
 
 // What sublayers.cc calls.

@@ -44,13 +44,15 @@ void Forward<Real>::embed() {
   pass(Site::embed_module, 0, x);
   if (config_.embed_norm) norm(config_.norm, model_.weights.ln_embed.w, model_.weights.ln_embed.b, x, x);
   pass(Site::embed, 0, x);
-  edges_.wrote(Writer::Kind::token, x);
+  embedding_written(Writer::Kind::token, x);
+  if (kept_ != nullptr) kept_->token = copy_of<Real>(x);
 
   // 2. Positions: added to the stream here, or (shortformer) to the input of every q and k later.
   if (config_.positions == Positions::learned || config_.positions == Positions::shortformer) {
     place_positions();
     pass(Site::pos_embed, 0, pos_);
-    edges_.wrote(Writer::Kind::position, pos_);
+    embedding_written(Writer::Kind::position, pos_);
+    if (kept_ != nullptr) kept_->position = copy_of<Real>(pos_);
     if (config_.positions == Positions::learned) kernels::add(x, pos_);
   }
 
@@ -94,7 +96,7 @@ void Forward<Real>::unembed() {
   const Index n = layout_.rows(), batch = layout_.batch(), d_vocab = config_.d_vocab_out;
 
   // 1. The final norm.
-  edges_.add({Reader::Kind::logits}, x_);
+  add_edges({Reader::Kind::logits}, x_);
   Rows in = x_;
   if (config_.final_norm && config_.norm != NormKind::none) {
     const NormSites sites{Site::final_scale, Site::final_normalized};

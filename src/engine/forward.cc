@@ -148,7 +148,7 @@ void Forward<Real>::block(Index layer) {
   join(layer, Entry::stream);
   if (kept_ != nullptr) kept_->stream.push_back(copy_of<Real>(x_));
   pass(Site::resid_pre, layer, x_);
-  if (layer == 0) edges_.wrote(Writer::Kind::embed, x_);
+  if (layer == 0) embedding_written(Writer::Kind::embed, x_);
   for (const Site site : {Site::attn_in, Site::q_input, Site::k_input, Site::v_input})
     capture_.for_each_head(site, layer, x_);
   const ConstRows attention_in = read_stream(w.ln1, normed_, {Site::ln1_scale, Site::ln1_normalized, layer});
@@ -164,13 +164,14 @@ void Forward<Real>::block(Index layer) {
     mlp_rows_ = BasicTensor<Real>::uninitialised({layout_.rows(), mlp_in.dim[1]});
     mlp_in = rows_of(before, layout_, mlp_in, mlp_rows_.template view<2>());
   }
-  const bool heads_on_edges = edges_.wants_heads(layer);
+  const bool heads_on_edges = wants_heads(layer);
   std::vector<Real> post_scale;
   write_stream(w.ln1_post,
-               {Site::ln1_post_scale, Site::ln1_post_normalized, layer, heads_on_edges ? &post_scale : nullptr},
+               {Site::ln1_post_scale, Site::ln1_post_normalized, layer,
+                heads_on_edges || kept_ != nullptr ? &post_scale : nullptr},
                Site::attn_module, Site::attn_out);
-  if (heads_on_edges)
-    edges_.wrote_heads(layer, z_, reader_.matrices({&w.W_O})[0], config_.post_norm ? post_scale.data() : nullptr);
+  if (heads_on_edges) heads_written(layer, post_scale);
+  if (kept_ != nullptr) kept_->post_scale.push_back(post_scale);
 
   // 4. The MLP reads and writes.
   if (!config_.attn_only) {
@@ -183,7 +184,8 @@ void Forward<Real>::block(Index layer) {
     }
     mlp(layer, mlp_in);
     write_stream(w.ln2_post, {Site::ln2_post_scale, Site::ln2_post_normalized, layer}, Site::mlp_module, Site::mlp_out);
-    if (edges_.wants_mlp(layer)) edges_.wrote_mlp(layer, out_);
+    mlp_written(layer);
+    if (kept_ != nullptr) kept_->mlp_out.push_back(copy_of<Real>(out_));
   }
   if (resumed()) drop_unchanged(branches_->base.stream[static_cast<std::size_t>(layer) + 1]);
   join(layer, Entry::post);

@@ -1,10 +1,11 @@
 #pragma once
-#include <functional>   // for function
-#include <optional>     // for optional
-#include <span>         // for span
-#include <type_traits>  // for is_same_v
-#include <utility>      // for move
-#include <vector>       // for vector
+#include <functional>        // for function
+#include <initializer_list>  // for initializer_list
+#include <optional>          // for optional
+#include <span>              // for span
+#include <type_traits>       // for is_same_v
+#include <utility>           // for move
+#include <vector>            // for vector
 
 #include "engine/base_state.h"
 #include "engine/batch_layout.h"
@@ -142,6 +143,8 @@ class Forward {
   void join(Index layer, Entry entry);
   /// Drops the rows of the stream that do not differ from `base`.
   void drop_unchanged(const BasicTensor<Real>& base);
+  void drop_unattending(Index layer);
+  BatchLayout changed_rows(std::initializer_list<std::pair<Rows, const BasicTensor<Real>*>> buffers) const;
   /// Makes the rows of a buffer those of `to`, the base's where the layout has none; `spare` is as large.
   void move_rows(Rows& rows, Rows& spare, const BatchLayout& to, const BasicTensor<Real>* base);
   /// The rows of the buffers are these from here on; now_at: those of what is edited and recorded next.
@@ -157,10 +160,26 @@ class Forward {
   std::vector<Index> edited_rows(Site site, Index layer, Index head) const;
   bool edits_gates(Index layer) const;
   std::vector<Index> edit_gates(Index layer, Rows values, RowMap rows);
+
+  // The same for edges.
+  bool edges_read_attention(Index layer) const;
+  bool edges_read(const Reader& reader) const {
+    return resumed() ? !branches_->editors.reading(reader).empty() : edges_.reads(reader);
+  }
+  std::vector<Index> edge_rows(const Reader& reader) const;
+  void add_edges(const Reader& reader, Rows values, RowMap rows = {});
+  /// Writers have written, at the rows that there are.
+  void embedding_written(Writer::Kind kind, ConstRows x);
+  bool wants_heads(Index layer) const;
+  void heads_written(Index layer, const std::vector<Real>& post_scale);
+  void mlp_written(Index layer);
+  void base_edges_written();
+  /// Where a variant's rows of the base lie in this run, those that it has.
+  std::vector<Index> rows_in_run(Index variant, const std::vector<Index>& base_rows) const;
+
   using RowChanged = std::function<void(Index head, Index query)>;
   void edit_head_query_key(Site site, Index layer, Index sequence, View<Real, 3> values, const RowChanged& changed);
-  /// Calls f(editor, first, count, their rows in the base) for the parts of a buffer that are variants' with editors
-  /// that want a place.
+  /// Calls f(variant, first, count, their rows in the base) for the parts of a buffer that are these variants'.
   template <class F>
   void for_each_part(const std::vector<Index>& variants, RowMap rows, Index count, const F& f) const;
   /// The rows of `in` (of `from`) that `some` has, in `buffer`; all of them as they are.

@@ -10,7 +10,7 @@ namespace kirchhoff::engine {
 template <class Real>
 bool Forward<Real>::edits_head_inputs(Index layer) const {
   return edits(Site::attn_in, layer) || edits(Site::q_input, layer) || edits(Site::k_input, layer) ||
-         edits(Site::v_input, layer) || edges_.reads_attention(layer);
+         edits(Site::v_input, layer) || edges_read_attention(layer);
 }
 
 /// Recomputes the queries, keys and values of heads whose input is edited, at the tokens where it is: in q, k and v,
@@ -71,13 +71,13 @@ typename Forward<Real>::HeadInput Forward<Real>::head_input(Index layer, Site si
   const auto touch = [&rows](const std::vector<Index>& more) { rows.insert(rows.end(), more.begin(), more.end()); };
   if (query_head >= 0) {
     touch(edited_rows(Site::attn_in, layer, query_head));
-    touch(edges_.rows(whole));
+    touch(edge_rows(whole));
   }
   if (copy) {
-    touch(edges_.rows(own));
+    touch(edge_rows(own));
   } else {
     touch(edited_rows(site, layer, head));
-    touch(edges_.rows(input_of));
+    touch(edge_rows(input_of));
   }
   if (rows.empty()) return input;
   std::sort(rows.begin(), rows.end());
@@ -90,7 +90,7 @@ typename Forward<Real>::HeadInput Forward<Real>::head_input(Index layer, Site si
     return !std::equal(stream.begin(), stream.end(), mine.begin());
   };
   if (query_head >= 0) {
-    edges_.add(whole, values, {0, rows});
+    add_edges(whole, values, {0, rows});
     edit_head(Site::attn_in, layer, query_head, values, {0, rows});
   }
   if (query_head >= 0 && site == Site::q_input)
@@ -98,11 +98,11 @@ typename Forward<Real>::HeadInput Forward<Real>::head_input(Index layer, Site si
       capture_.head_of_row(Site::attn_in, layer, rows[i], query_head, values.row(static_cast<Index>(i)));
   std::vector<Index> kept;
   if (copy) {
-    edges_.add(own, values, {0, rows});
+    add_edges(own, values, {0, rows});
     for (Index i = 0; i < values.dim[0]; ++i)
       if (differs(i)) kept.push_back(i);
   }
-  edges_.add(input_of, values, {0, rows});
+  add_edges(input_of, values, {0, rows});
   edit_head(site, layer, head, values, {0, rows});
   if (!copy) {
     for (Index i = 0; i < values.dim[0]; ++i) {

@@ -43,7 +43,8 @@ struct Group {
   std::vector<Interventions> variants;
   std::vector<engine::Join> joins;  // sequences of the base; variant by variant
   std::vector<std::size_t> first_join{0};
-  Index rows = 0;  // at most
+  Index rows = 0;         // at most
+  Index editor_size = 0;  // numbers
 
   Index size() const { return static_cast<Index>(variants.size()); }
 
@@ -82,14 +83,16 @@ class Groups {
     while (group.size() < kBatchVariants) {
       if (!fetched_ && !fetch()) break;
       const Index rows = group.rows + rows_;
-      const bool fits = bytes(rows, group.size() + 1) <= limit_;
+      const Index editors = group.editor_size + editor_size_;
+      const bool fits = bytes(rows, group.size() + 1, editors) <= limit_;
       if (group.size() > 0 && (rows > kBatchRows || !fits)) break;
       check(fits, ErrorCode::out_of_memory, "one variant needs {} MiB, and the limit for variants is {} MiB",
-            bytes(rows, 1) >> 20, limit_ >> 20);
+            bytes(rows, 1, editors) >> 20, limit_ >> 20);
       group.variants.push_back(std::move(variant_));
       group.joins.insert(group.joins.end(), joins_.begin(), joins_.end());
       group.first_join.push_back(group.joins.size());
       group.rows = rows;
+      group.editor_size = editors;
       fetched_ = false;
     }
     return group;
@@ -99,9 +102,9 @@ class Groups {
     return {config_, base_, group.size(), group.placed(), wanted_, records_};
   }
   /// The workspace; logits as they are computed, and as they are handed over.
-  Index bytes(Index rows, Index variants) const {
+  Index bytes(Index rows, Index variants, Index editors) const {
     return real_bytes_ * (engine::Forward<float>::workspace_size(config_, rows) +
-                          2 * variants * logit_rows_ * columns_ + variants * recorded_size_);
+                          2 * variants * logit_rows_ * columns_ + variants * recorded_size_ + editors);
   }
   Index columns() const { return columns_; }
   const std::vector<std::vector<Index>>& wanted() const { return wanted_; }
@@ -112,6 +115,7 @@ class Groups {
     if (!next_variant_(variant_)) return false;
     joins_ = engine::joins_of(config_, base_, variant_);
     rows_ = engine::BranchPlan(config_, base_, 1, joins_, wanted_, records_).cost(columns_).most_rows;
+    editor_size_ = engine::editor_size(config_, base_, variant_);
     fetched_ = true;
     return true;
   }
@@ -126,11 +130,11 @@ class Groups {
   bool fetched_ = false;  // a variant that has not found its group yet
   Interventions variant_;
   std::vector<engine::Join> joins_;
-  Index rows_ = 0;
+  Index rows_ = 0, editor_size_ = 0;
 };
 
 void count_batch(RerunCost& cost, const Groups& groups, const Group& group, Index rows) {
-  cost.bytes = std::max(cost.bytes, groups.bytes(rows, group.size()));
+  cost.bytes = std::max(cost.bytes, groups.bytes(rows, group.size(), group.editor_size));
   cost.rows += rows;
   ++cost.batches;
 }
@@ -189,7 +193,7 @@ RerunCost rerun_all(const Model& model, const BasicRerunBase<Real>& base, const 
   BasicTrace<Real> recorded;
   const auto resume = [&](const engine::BranchPlan& plan, const BasicTensor<Real>* base_logits,
                           std::span<const Interventions> interventions, RerunCost& cost) {
-    const engine::VariantEditors<Real> editors(model.config, state.layout, interventions);
+    const engine::VariantEditors<Real> editors(model, state.layout, interventions);
     const engine::Branches<Real> branches{.base = state,
                                           .plan = plan,
                                           .most_rows = plan.cost(groups.columns()).most_rows,

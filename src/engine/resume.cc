@@ -32,6 +32,7 @@ void Forward<Real>::start_from_base() {
     for (Index s = 0; s < layout_.batch(); ++s)
       std::copy_n(base.data() + branches_->plan.base_of(s) * size, size, variants.data() + s * size);
   }
+  base_edges_written();
 }
 
 template <class Real>
@@ -74,6 +75,7 @@ void Forward<Real>::join(Index layer, Entry entry) {
       move_rows(x_, out_, to, &base.stream[l]);
       break;
     case Entry::z:
+    case Entry::result:
       move_rows(x_, out_, to, &base.stream[l]);
       move_rows(z_, q_, to, &base.z[l]);
       break;
@@ -87,30 +89,56 @@ void Forward<Real>::join(Index layer, Entry entry) {
   set_layout(to);
 }
 
+/// The layout without the rows whose values in all of these buffers are the base's, but for less than `vanish` of their
+/// norm.
+template <class Real>
+BatchLayout Forward<Real>::changed_rows(
+    std::initializer_list<std::pair<Rows, const BasicTensor<Real>*>> buffers) const {
+  const double least = branches_->vanish * branches_->vanish;
+  const auto differs = [least](std::span<const Real> values, const Real* base) {
+    double change = 0.0, norm = 0.0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double difference = static_cast<double>(values[i]) - static_cast<double>(base[i]);
+      change += difference * difference;
+      norm += static_cast<double>(base[i]) * static_cast<double>(base[i]);
+    }
+    return !(change <= least * norm);  // NaN differs
+  };
+  std::vector<std::vector<Index>> kept(static_cast<std::size_t>(layout_.batch()));
+  for_each_sequence(layout_, [&](Index s) {
+    const Index base_row = branches_->base.layout.first_row(branches_->plan.base_of(s));
+    for (Index row = layout_.first_row(s); row < layout_.first_row(s + 1); ++row) {
+      const Index token = layout_.token_of(s, row);
+      bool is_changed = false;
+      for (const auto& [values, base] : buffers)
+        is_changed = is_changed || differs(values.row(row), base->data() + (base_row + token) * values.dim[1]);
+      if (is_changed) kept[static_cast<std::size_t>(s)].push_back(token);
+    }
+  });
+  return layout_.at(kept);
+}
+
 template <class Real>
 void Forward<Real>::drop_unchanged(const BasicTensor<Real>& base) {
   if (branches_->vanish <= 0.0 || layout_.rows() == 0) return;
-  const BranchPlan& plan = branches_->plan;
-  const double least = branches_->vanish * branches_->vanish;
-  std::vector<std::vector<Index>> kept(static_cast<std::size_t>(layout_.batch()));
-  for_each_sequence(layout_, [&](Index s) {
-    const Index base_row = branches_->base.layout.first_row(plan.base_of(s));
-    for (Index row = layout_.first_row(s); row < layout_.first_row(s + 1); ++row) {
-      const Index token = layout_.token_of(s, row);
-      const Real *x = x_.row(row).data(), *y = base.data() + (base_row + token) * x_.dim[1];
-      double change = 0.0, norm = 0.0;
-      for (Index i = 0; i < x_.dim[1]; ++i) {
-        const double difference = static_cast<double>(x[i]) - static_cast<double>(y[i]);
-        change += difference * difference;
-        norm += static_cast<double>(y[i]) * static_cast<double>(y[i]);
-      }
-      if (!(change <= least * norm)) kept[static_cast<std::size_t>(s)].push_back(token);
-    }
-  });
-  const BatchLayout to = layout_.at(kept);
+  const BatchLayout to = changed_rows({{x_, &base}});
   if (to.rows() == layout_.rows()) return;
   work_.dropped_rows += layout_.rows() - to.rows();
   move_rows(x_, out_, to, nullptr);
+  set_layout(to);
+}
+
+/// Behind attention: rows whose stream was the base's and whose z still is. Parallel blocks have rows that only their
+/// MLP changes.
+template <class Real>
+void Forward<Real>::drop_unattending(Index layer) {
+  if (!resumed() || branches_->vanish <= 0.0 || layout_.rows() == 0 || config_.parallel) return;
+  const auto l = static_cast<std::size_t>(layer);
+  const BatchLayout to = changed_rows({{x_, &branches_->base.stream[l]}, {z_, &branches_->base.z[l]}});
+  if (to.rows() == layout_.rows()) return;
+  work_.dropped_rows += layout_.rows() - to.rows();
+  move_rows(x_, out_, to, nullptr);
+  move_rows(z_, q_, to, nullptr);
   set_layout(to);
 }
 
@@ -317,6 +345,7 @@ void Forward<Real>::multiply_columns(ConstRows in, Rows logits) {
   template void Forward<Real>::now_at(const BatchLayout&);                                                         \
   template void Forward<Real>::borrow_rotations();                                                                 \
   template void Forward<Real>::join(Index, Entry);                                                                 \
+  template void Forward<Real>::drop_unattending(Index);                                                            \
   template void Forward<Real>::drop_unchanged(const BasicTensor<Real>&);                                           \
   template View<const Real, 2> Forward<Real>::rows_of(const BatchLayout&, const BatchLayout&, View<const Real, 2>, \
                                                       View<Real, 2>);                                              \

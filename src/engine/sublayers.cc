@@ -78,6 +78,8 @@ void Forward<Real>::attention(Index layer, ConstRows in) {
   join(layer, Entry::z);
   if (kept_ != nullptr) kept_->z.push_back(copy_of<Real>(z_));
   pass(Site::z, layer, z_);
+  drop_unattending(layer);
+  join(layer, Entry::result);
 
   // 4. z W_O + b_O: all heads in one product.
   const ConstMatrix W_O = reader_.matrices({&w.W_O})[0];
@@ -193,10 +195,10 @@ void Forward<Real>::activate_frozen(Index layer, Rows pre, Index first_row) {
 template <class Real>
 typename Forward<Real>::ConstRows Forward<Real>::read_mlp_input(Index layer, ConstRows attention_input) {
   const Reader reader{Reader::Kind::mlp, layer};
-  if (edits(Site::mlp_in, layer) || edges_.reads(reader)) {
+  if (edits(Site::mlp_in, layer) || edges_read(reader)) {
     mlp_stream_ = BasicTensor<Real>::uninitialised({x_.dim[0], x_.dim[1]});
     std::copy_n(x_.data, x_.size(), mlp_stream_.data());
-    edges_.add(reader, mlp_stream_.template view<2>());
+    add_edges(reader, mlp_stream_.template view<2>());
     pass(Site::mlp_in, layer, mlp_stream_.template view<2>());
     return read_edited_mlp_input(layer, attention_input, mlp_stream_.template view<2>());
   }

@@ -1,8 +1,9 @@
 #include "engine/variants.h"
 
-#include <algorithm>  // for sort, unique
+#include <algorithm>  // for max, min, sort, unique
 #include <numeric>    // for iota
 
+#include "engine/site_shape.h"
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/engine/sites.h"
 
@@ -57,12 +58,13 @@ Place place_of(const ModelConfig& config, SiteRef ref) {
     case Site::pattern:
       return {ref.layer, Entry::queries};
     case Site::z:
+      return {ref.layer, Entry::z};
     case Site::result:
     case Site::attn_module:
     case Site::ln1_post_scale:
     case Site::ln1_post_normalized:
     case Site::attn_out:
-      return {ref.layer, Entry::z};
+      return {ref.layer, Entry::result};
     case Site::resid_mid:
     case Site::mlp_in:
     case Site::ln2_scale:
@@ -106,7 +108,7 @@ std::vector<Place> places_of(const ModelConfig& config, const Freeze& freeze) {
   for (const Index layer : entries_of(freeze.layers, config.n_layers, "layer")) {
     if (freeze.attention_scales) places.push_back({layer, Entry::stream});
     if (freeze.patterns) places.push_back({layer, Entry::queries});
-    if (freeze.post_scales) places.push_back({layer, Entry::z});
+    if (freeze.post_scales) places.push_back({layer, Entry::result});
     if (!config.attn_only &&
         (freeze.mlp_scales || freeze.post_scales || freeze.inner_scales || freeze.mlp_gates || freeze.mlp_activations))
       places.push_back({layer, Entry::mid});
@@ -137,6 +139,22 @@ std::vector<Join> joins_of(const ModelConfig& config, const BatchLayout& base, c
   for (const Freeze& freeze : variant.freezes)
     for (const Place& place : places_of(config, freeze)) add(place, freeze.sequences, Selection());
   return joins;
+}
+
+Index editor_size(const ModelConfig& config, const BatchLayout& base, const Interventions& variant) {
+  Index size = 0;
+  for (const Intervention& intervention : variant.sites) {
+    if (intervention.edit != Edit::mean && intervention.edit != Edit::mean_all) continue;
+    for (const SiteRef& ref : find_sites(config, intervention.site)) {
+      const SiteShape shape = shape_of_site(config, ref.site);
+      size += 2 * base.longest() * shape.heads * (shape.by_key ? base.longest() : shape.width);
+    }
+  }
+  const Index writers = 2 + config.n_layers * (config.n_heads + 1);
+  for (const EdgeIntervention& edges : variant.edges)
+    size += (edges.edit == Edit::mean ? 3 : 1) * std::min(writers, static_cast<Index>(edges.edges.size())) *
+            base.rows() * config.d_model;
+  return size;
 }
 
 }  // namespace kirchhoff::engine

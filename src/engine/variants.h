@@ -10,4 +10,7 @@ namespace kirchhoff::engine {
 /// rows that it touches. Sequences are those of the base. Error{usage} for sites and positions that there are none of.
 std::vector<Join> joins_of(const ModelConfig& config, const BatchLayout& base, const Interventions& variant);
 
+/// Numbers (doubles count twice) that the editors of a variant hold: means of traces, and what edges exchange.
+Index editor_size(const ModelConfig& config, const BatchLayout& base, const Interventions& variant);
+
 }  // namespace kirchhoff::engine

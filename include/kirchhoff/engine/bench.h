@@ -31,11 +31,13 @@ enum class PatchSweep {
   head_pos,  ///< z of each head at each position
   head,      ///< z of each head at all positions
   resid,     ///< the stream that enters each layer, at each position
+  edge,      ///< what a reader sees of a writer, at all positions: 128 edges of the graph, drawn at random
 };
 
 struct PatchBenchOptions {
   PatchSweep sweep = PatchSweep::head_pos;
   Index tokens = 16;
+  Index batch = 1;      ///< prompts that each variant runs on
   double vanish = 0.0;  ///< as in RerunOptions; 0, so that every variant costs what it can cost
   Index repeats = 3;    ///< pairs of measurements; the one with the median ratio is the result
   Progress progress{};  ///< stage "bench", counted in repeats
@@ -44,7 +46,9 @@ struct PatchBenchOptions {
 /// One pair: a sweep of activation patching, and right before it weight products of as many rows by the GEMM library.
 struct PatchBench {
   Index variants = 0;
-  double flops = 0.0;  ///< that the sweep needs: nothing before a change, the last position's logits of two tokens
+  /// That the sweep needs: nothing before a change, and of the logits those of two tokens at the last position (edges:
+  /// of all tokens there, as divergences need them).
+  double flops = 0.0;
   double gemm_gflops = 0.0, gflops = 0.0;    ///< 1e9 FLOP/s
   double ratio = 0.0;                        ///< gflops / gemm_gflops
   double seconds = 0.0, base_seconds = 0.0;  ///< of the sweep; of the two runs before it, clean and corrupt
