@@ -65,11 +65,12 @@ struct PatchCommand {
 };
 
 int patch_bench_command(Session& session, const PatchCommand& options) {
-  check(options.bench.tokens > 0 && options.bench.repeats > 0, ErrorCode::usage,
-        "options '--tokens' and '--repeats' must be 1 or more");
+  check(options.bench.tokens > 0 && options.bench.batch > 0 && options.bench.repeats > 0, ErrorCode::usage,
+        "options '--tokens', '--batch' and '--repeats' must be 1 or more");
   PatchBenchOptions bench_options = options.bench;
   bench_options.sweep = options.sites == "resid"  ? PatchSweep::resid
                         : options.sites == "head" ? PatchSweep::head
+                        : options.sites == "edge" ? PatchSweep::edge
                                                   : PatchSweep::head_pos;
   const Model model = random_model(shape_of(options.shape), session.seed, {.tied = true});
   PatchBench bench;
@@ -83,6 +84,7 @@ int patch_bench_command(Session& session, const PatchCommand& options) {
     result["shape"] = options.shape;
     result["sites"] = options.sites;
     result["tokens"] = options.bench.tokens;
+    result["batch"] = options.bench.batch;
     result["threads"] = thread_count();
     result["variants"] = bench.variants;
     result["gemm_gflops"] = bench.gemm_gflops;
@@ -98,11 +100,11 @@ int patch_bench_command(Session& session, const PatchCommand& options) {
     return 0;
   }
   session.out.write(fmt::format(
-      "patching {} of {}, {} tokens, {} threads: {} variants in {:.3f} s, {:.2f} ms each\n"
+      "patching {} of {}, {} x {} tokens, {} threads: {} variants in {:.3f} s, {:.2f} ms each\n"
       "  {:.1f} GFLOP/s of what the sweep needs ({:.0f} GFLOP), {} of the {:.1f} that the matrix products alone reach\n"
       "  peak {:.0f} MiB; {} pairs of runs: {:.1f} % to {:.1f} %\n",
-      options.sites, options.shape, options.bench.tokens, thread_count(), bench.variants, bench.seconds,
-      1e3 * bench.seconds / static_cast<double>(bench.variants), bench.gflops, bench.flops * 1e-9,
+      options.sites, options.shape, options.bench.batch, options.bench.tokens, thread_count(), bench.variants,
+      bench.seconds, 1e3 * bench.seconds / static_cast<double>(bench.variants), bench.gflops, bench.flops * 1e-9,
       session.out.paint(Style::strong, fmt::format("{:.1f} %", 100.0 * bench.ratio)), bench.gemm_gflops, bench.peak_mib,
       options.bench.repeats, 100.0 * bench.lowest_ratio, 100.0 * bench.highest_ratio));
   return 0;
@@ -166,8 +168,9 @@ void add_bench(Command& root, Session& session) {
   patch.option("--tokens", "N", patch_options->bench.tokens, "length of the prompt (default 16)");
   patch.option("--sites", "SWEEP", patch_options->sites,
                "head-pos (default): each head at each position; head: at all; resid: the stream of each layer at each "
-               "position",
-               std::vector<std::string>{"head-pos", "head", "resid"});
+               "position; edge: 128 edges",
+               std::vector<std::string>{"head-pos", "head", "resid", "edge"});
+  patch.option("--batch", "N", patch_options->bench.batch, "prompts that each variant runs on (default 1)");
   patch.option("--repeats", "N", patch_options->bench.repeats, "pairs of measurements (default 3)");
   patch_options->json.declare(patch);
   patch.on_run([&session, patch_options] { return patch_bench_command(session, *patch_options); });
