@@ -21,14 +21,15 @@ void fill_tables(std::span<const double> inv_freq, Index first_position, View<Re
 
 /// One head at one position. x and out may be the same, so a pair is read before it is written.
 template <RotaryPairs kPairs>
-void rotate_head(const float* x, const float* cos, const float* sin, Index half, Index d_head, float* out) {
+void rotate_head(const float* x, const float* cos, const float* sin, float sign, Index half, Index d_head, float* out) {
   const Index second = kPairs == RotaryPairs::half ? half : 1;
   const Index step = kPairs == RotaryPairs::half ? 1 : 2;
 #pragma omp simd
   for (Index j = 0; j < half; ++j) {
     const float x1 = x[j * step], x2 = x[j * step + second];
-    out[j * step] = x1 * cos[j] - x2 * sin[j];
-    out[j * step + second] = x2 * cos[j] + x1 * sin[j];
+    const float turn = sign * sin[j];
+    out[j * step] = x1 * cos[j] - x2 * turn;
+    out[j * step + second] = x2 * cos[j] + x1 * turn;
   }
   if (out != x)
     for (Index i = 2 * half; i < d_head; ++i) out[i] = x[i];
@@ -48,12 +49,13 @@ void rotate(const RotaryProblem<float>& p) {
   const Index heads = p.x.dim[1], d_head = p.x.dim[2], half = p.cos.dim[1];
   assert(p.out.dim == p.x.dim && p.sin.dim == p.cos.dim && p.cos.dim[0] == p.x.dim[0] && 2 * half <= d_head);
   assert(p.x.stride[2] == 1 && p.out.stride[2] == 1);
+  const float sign = p.back ? -1.0F : 1.0F;
   const auto head_kernel =
       p.pairs == RotaryPairs::half ? rotate_head<RotaryPairs::half> : rotate_head<RotaryPairs::adjacent>;
   for_each_row(p.x.dim[0], heads * d_head, [&](Index row) {
     for (Index h = 0; h < heads; ++h)
-      head_kernel(p.x.data + row * p.x.stride[0] + h * p.x.stride[1], row_data(p.cos, row), row_data(p.sin, row), half,
-                  d_head, p.out.data + row * p.out.stride[0] + h * p.out.stride[1]);
+      head_kernel(p.x.data + row * p.x.stride[0] + h * p.x.stride[1], row_data(p.cos, row), row_data(p.sin, row), sign,
+                  half, d_head, p.out.data + row * p.out.stride[0] + h * p.out.stride[1]);
   });
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 #include "kirchhoff/base/types.h"
-#include "kirchhoff/kernels/activations.h"
+#include "kirchhoff/kernels/activations_backward.h"
 #include "kirchhoff/kernels/cpu.h"
 
 namespace kirchhoff::kernels {
@@ -19,6 +19,22 @@ struct SmallGemm {
   bool accumulate;
 };
 
+/// One row of NormBackwardProblem (norm_backward.h). gain, dnormalized and normalized_seed may be null.
+struct NormBackwardRow {
+  const float* x;
+  const float* dout;
+  const float* gain;
+  const float* normalized_seed;
+  Index n;
+  float mean, scale;  ///< as norm_statistics gives them (mean 0 for RMS), or a frozen scale
+  bool centre;        ///< LayerNorm
+  bool detach_scale;
+  bool accumulate;
+  float scale_seed;
+  float* dx;
+  float* dnormalized;
+};
+
 /// The inner loops, on contiguous rows of n values. One implementation (vector_kernels_impl.h) is compiled once for
 /// each instruction set, and cpu() chooses the table once. An output may be an input.
 struct VectorKernels {
@@ -32,6 +48,17 @@ struct VectorKernels {
   void (*activate)(Activation activation, const float* x, Index n, float* out);
   void (*activate_gated)(Activation activation, const float* gate, const float* linear, Index n, float* out);
   void (*soft_cap)(float* x, Index n, float cap);
+
+  /// The divisor of a norm; `mean` is 0 unless it centres.
+  float (*norm_statistics)(const float* x, Index n, bool centre, float eps, float* mean);
+  /// Returns the gradient of the divisor.
+  float (*norm_backward)(const NormBackwardRow& row);
+  void (*softmax_backward)(const float* pattern, const float* dpattern, Index n, float* dscores);
+  void (*activate_backward)(Activation activation, ActivationRule rule, const float* x, const float* dout, Index n,
+                            float* dx);
+  void (*activate_gated_backward)(Activation activation, ActivationRule rule, const float* gate, const float* linear,
+                                  const float* dout, Index n, float* dgate, float* dlinear);
+
   /// Products with few rows, for which packing B costs more than multiplying. Each entry of C is rounded in an order
   /// that depends on k alone, so the rows of C are independent of m, bitwise.
   void (*dot_rows)(const SmallGemm& problem);

@@ -221,6 +221,159 @@ void soft_cap(float* x, Index n, float cap) {
   map(x, n, x, [=](float v) { return cap * tanh_poly(v * inverse); });
 }
 
+// ---- backward ----------------------------------------------------------------------------------------------------
+
+float norm_statistics(const float* x, Index n, bool centre, float eps, float* mean) {
+  *mean = centre ? row_sum(x, n) / static_cast<float>(n) : 0.0F;
+  const float shift = *mean;
+  float squares = 0;
+#pragma omp simd reduction(+ : squares)
+  for (Index i = 0; i < n; ++i) squares += (x[i] - shift) * (x[i] - shift);
+  return __builtin_sqrtf(squares / static_cast<float>(n) + eps);
+}
+
+/// dn(i) is the gradient of the i-th normalised value.
+template <class Dn>
+KIRCHHOFF_INLINE float norm_backward_of(const NormBackwardRow& r, Dn dn) {
+  const Index n = r.n;
+  const float count = static_cast<float>(n), inverse = 1.0F / r.scale, mean = r.mean;
+  const float* x = r.x;
+  float* dx = r.dx;
+  float sum = 0, product = 0;
+#pragma omp simd reduction(+ : sum, product)
+  for (Index i = 0; i < n; ++i) {
+    const float d = dn(i);
+    sum += d;
+    product += d * (x[i] - mean);
+  }
+  const float dscale = r.scale_seed - product * inverse * inverse;
+  const float shift = r.centre ? sum / count : 0.0F;
+  const float slope = r.detach_scale ? 0.0F : dscale * inverse / count;
+  if (r.dnormalized != nullptr) {
+#pragma omp simd
+    for (Index i = 0; i < n; ++i) r.dnormalized[i] = dn(i);
+  }
+  if (r.accumulate) {
+#pragma omp simd
+    for (Index i = 0; i < n; ++i) dx[i] += (dn(i) - shift) * inverse + slope * (x[i] - mean);
+  } else {
+#pragma omp simd
+    for (Index i = 0; i < n; ++i) dx[i] = (dn(i) - shift) * inverse + slope * (x[i] - mean);
+  }
+  return dscale;
+}
+
+float norm_backward(const NormBackwardRow& r) {
+  const float *dout = r.dout, *gain = r.gain, *seed = r.normalized_seed;
+  if (seed != nullptr)
+    return norm_backward_of(r, [=](Index i) { return (gain != nullptr ? dout[i] * gain[i] : dout[i]) + seed[i]; });
+  if (gain != nullptr) return norm_backward_of(r, [=](Index i) { return dout[i] * gain[i]; });
+  return norm_backward_of(r, [=](Index i) { return dout[i]; });
+}
+
+void softmax_backward(const float* pattern, const float* dpattern, Index n, float* dscores) {
+  float mean = 0;
+#pragma omp simd reduction(+ : mean)
+  for (Index i = 0; i < n; ++i) mean += pattern[i] * dpattern[i];
+#pragma omp simd
+  for (Index i = 0; i < n; ++i) dscores[i] = pattern[i] * (dpattern[i] - mean);
+}
+
+/// An activation's value over its argument, and its derivative, both as functions of one value.
+struct Slope {
+  float ratio, exact;
+};
+
+KIRCHHOFF_INLINE Slope relu_slope(float x) {
+  const float step = x > 0.0F ? 1.0F : 0.0F;
+  return {step, step};
+}
+KIRCHHOFF_INLINE Slope gelu_slope(float x) {
+  const float cumulative = 0.5F * (1.0F + erf_poly(x * kSqrtHalf));
+  return {cumulative, cumulative + x * 0.398942280F * exp_poly(-0.5F * x * x)};  // 1 / sqrt(2 pi)
+}
+KIRCHHOFF_INLINE Slope silu_slope(float x) {
+  const float s = sigmoid_poly(x);
+  return {s, s + x * s * (1.0F - s)};
+}
+KIRCHHOFF_INLINE Slope gelu_tanh_slope(float x, float twice_c) {
+  const float s = sigmoid_poly(twice_c * (x + 0.044715F * x * x * x));
+  return {s, s + x * s * (1.0F - s) * twice_c * (1.0F + 3.0F * 0.044715F * x * x)};
+}
+
+/// Calls `apply` with the slopes of the activations that look at one value alone.
+template <class Apply>
+KIRCHHOFF_INLINE void with_slope(Activation activation, Apply apply) {
+  switch (activation) {
+    case Activation::relu:
+      return apply([](float v) { return relu_slope(v); });
+    case Activation::gelu:
+      return apply([](float v) { return gelu_slope(v); });
+    case Activation::gelu_tanh:
+      return apply([](float v) { return gelu_tanh_slope(v, 1.5957691216057308F); });
+    case Activation::gelu_tanh_bloom:
+      return apply([](float v) { return gelu_tanh_slope(v, 2.0F * 0.79788456F); });
+    case Activation::silu:
+      return apply([](float v) { return silu_slope(v); });
+    case Activation::solu:
+    case Activation::solu_ln:
+      return;
+  }
+}
+
+/// solu: out_i = x_i s_i with s the softmax, so dx_j = s_j (dout_j (1 + x_j) - sum_i dout_i x_i s_i); as a ratio, s_j
+/// dout_j.
+void solu_backward(ActivationRule rule, const float* x, const float* dout, Index n, float* dx) {
+  const float top = row_max(x, n);
+  const float factor = static_cast<float>(1.0 / exp_sum(x, n, top));
+  float mean = 0;
+#pragma omp simd reduction(+ : mean)
+  for (Index i = 0; i < n; ++i) mean += dout[i] * x[i] * exp_poly(x[i] - top) * factor;
+  const bool exact = rule == ActivationRule::exact;
+#pragma omp simd
+  for (Index i = 0; i < n; ++i) {
+    const float s = exp_poly(x[i] - top) * factor;
+    dx[i] = exact ? s * (dout[i] * (1.0F + x[i]) - mean) : s * dout[i];
+  }
+}
+
+void activate_backward(Activation activation, ActivationRule rule, const float* x, const float* dout, Index n,
+                       float* dx) {
+  if (activation == Activation::solu || activation == Activation::solu_ln) return solu_backward(rule, x, dout, n, dx);
+  with_slope(activation, [=](auto slope) {
+    if (rule == ActivationRule::exact) {
+#pragma omp simd
+      for (Index i = 0; i < n; ++i) dx[i] = dout[i] * slope(x[i]).exact;
+    } else {
+#pragma omp simd
+      for (Index i = 0; i < n; ++i) dx[i] = dout[i] * slope(x[i]).ratio;
+    }
+  });
+}
+
+void activate_gated_backward(Activation activation, ActivationRule rule, const float* gate, const float* linear,
+                             const float* dout, Index n, float* dgate, float* dlinear) {
+  with_slope(activation, [=](auto slope) {
+    if (rule == ActivationRule::exact) {
+#pragma omp simd
+      for (Index i = 0; i < n; ++i) {
+        const float g = gate[i], l = linear[i], d = dout[i];
+        const Slope at = slope(g);
+        dgate[i] = d * l * at.exact;
+        dlinear[i] = d * g * at.ratio;
+      }
+    } else {
+#pragma omp simd
+      for (Index i = 0; i < n; ++i) {
+        const float g = gate[i], l = linear[i], d = 0.5F * dout[i];
+        const float ratio = slope(g).ratio;
+        dgate[i] = d * l * ratio;
+        dlinear[i] = d * g * ratio;
+      }
+    }
+  });
+}
+
 // ---- products with few rows --------------------------------------------------------------------------------------
 
 KIRCHHOFF_INLINE void finish(const SmallGemm& g, Index i, Index j, float sum) {
@@ -342,8 +495,10 @@ void combine_rows(const SmallGemm& g) {
   for (; i < g.m; ++i) combine_panel<1>(g, i);
 }
 
-constexpr VectorKernels kTable = {layer_norm,     rms_norm, softmax,  log_sum_exp, activate,
-                                  activate_gated, soft_cap, dot_rows, combine_rows};
+constexpr VectorKernels kTable = {layer_norm,    rms_norm,         softmax,           log_sum_exp,
+                                  activate,      activate_gated,   soft_cap,          norm_statistics,
+                                  norm_backward, softmax_backward, activate_backward, activate_gated_backward,
+                                  dot_rows,      combine_rows};
 
 }  // namespace
 }  // namespace kirchhoff::kernels

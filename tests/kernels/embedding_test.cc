@@ -29,6 +29,22 @@ void gathers_and_adds() {
 TEST(Embedding, Float) { gathers_and_adds<float>(); }
 TEST(Embedding, Double) { gathers_and_adds<double>(); }
 
+template <class Real>
+void scatters_and_sums() {
+  const std::vector<Real> dout = {1, 2, 3, 4, 5, 6};  // 3 rows of 2; token 2 twice
+  const View<const Real, 2> rows(dout.data(), {3, 2});
+  const std::vector<std::int32_t> ids = {2, 0, 2};
+  std::vector<Real> table = {1, 1, 1, 1, 1, 1}, sums = {10, 20};
+  embed_backward(rows, ids, 0.5, View<Real, 2>(table.data(), {3, 2}));
+  EXPECT_EQ(table, (std::vector<Real>{2.5, 3, 1, 1, 4, 5}));
+  add_column_sums(rows, sums.data());
+  add_column_sums(rows, static_cast<Real*>(nullptr));
+  EXPECT_EQ(sums, (std::vector<Real>{19, 32}));
+}
+
+TEST(Embedding, BackwardFloat) { scatters_and_sums<float>(); }
+TEST(Embedding, BackwardDouble) { scatters_and_sums<double>(); }
+
 TEST(Embedding, RefusesTokensOutsideTheTable) {
   std::vector<float> x(2);
   for (const std::int32_t id : {-1, 3}) {

@@ -40,6 +40,29 @@ TEST(Rotary, MatchesTheTwin) {
       }
 }
 
+// <rotate(x), y> = <x, back(y)>: the rotation of gradients is the transpose.
+TEST(Rotary, BackIsTheTranspose) {
+  Random random(2);
+  for (const RotaryPairs pairs : {RotaryPairs::half, RotaryPairs::adjacent}) {
+    TensorF64 cos({4, 3}), sin({4, 3}), turned({4, 2, 8}), back({4, 2, 8});
+    rotary_tables(inverse_frequencies(3), 5, cos.view<2>(), sin.view<2>());
+    const TensorF64 x = normal_f64({4, 2, 8}, random), y = normal_f64({4, 2, 8}, random);
+    RotaryProblem<double> problem{
+        .x = x.view<3>(), .out = turned.view<3>(), .cos = cos.view<2>(), .sin = sin.view<2>(), .pairs = pairs};
+    rotate(problem);
+    problem.x = y.view<3>(), problem.out = back.view<3>(), problem.back = true;
+    rotate(problem);
+    EXPECT_NEAR(inner(turned, y), inner(x, back), 1e-13);
+
+    Strided<float, 3> fast({4, 2, 8});
+    for_each_element([](float& f, const double& d) { f = static_cast<float>(d); }, fast.view(), y.view<3>());
+    Tensor cos32({4, 3}), sin32({4, 3});
+    rotary_tables(inverse_frequencies(3), 5, cos32.view<2>(), sin32.view<2>());
+    rotate({.x = fast, .out = fast, .cos = cos32.view<2>(), .sin = sin32.view<2>(), .pairs = pairs, .back = true});
+    EXPECT_LT(distance(fast.view(), back), 3e-7);
+  }
+}
+
 TEST(Rotary, QuarterTurn) {
   // At position 1 with frequency pi/2, (x1, x2) becomes (-x2, x1); the rest passes through.
   const std::vector<double> inv_freq = {std::numbers::pi / 2, 0.0};

@@ -78,6 +78,47 @@ double distance(View<float, R> got, const TensorF64& want) {
   return distance<R>(View<const float, R>(got), want.view<R>());
 }
 
+/// The central difference of `f` with respect to `x`, which f reads. Its error is of the order of h^2 of the third
+/// derivative plus the rounding of f by h: some 1e-9 of values around 1.
+template <class F>
+double central_difference(double& x, const F& f, double h = 1e-5) {
+  const double at = x;
+  x = at + h;
+  const double above = f();
+  x = at - h;
+  const double below = f();
+  x = at;
+  return (above - below) / (2.0 * h);
+}
+
+/// The largest difference between `gradient` and the central differences of f along every element of x, relative to
+/// the largest of these.
+template <class F>
+double gradient_error(const TensorF64& gradient, TensorF64& x, const F& f) {
+  double largest = 0, worst = 0;
+  for (Index i = 0; i < x.size(); ++i) {
+    const double want = central_difference(x[i], f);
+    largest = std::max(largest, std::abs(want));
+    const double error = std::abs(gradient[i] - want);
+    worst = std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(worst, error);
+  }
+  return worst == 0 ? 0 : worst / largest;
+}
+
+/// Random values in double.
+inline TensorF64 normal_f64(Shape shape, Random& random, double scale = 1.0) {
+  TensorF64 x(std::move(shape));
+  for (double& v : x.values()) v = scale * random.normal();
+  return x;
+}
+
+/// sum of a * b.
+inline double inner(const TensorF64& a, const TensorF64& b) {
+  double sum = 0;
+  for (Index i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
 /// The bits of all elements in order, to compare results exactly.
 template <int R>
 std::vector<std::uint32_t> bits(View<float, R> x) {

@@ -19,6 +19,7 @@ struct RotaryProblem {
   View<Real, 3> out;             ///< the same shape; may be x
   View<const Real, 2> cos, sin;  ///< [rows, rotary_dim/2]: row t belongs to row t of x (see rotary_tables)
   RotaryPairs pairs = RotaryPairs::half;
+  bool back = false;  ///< by minus the angle: the inverse, and the transpose, so the rotation of gradients
 };
 
 /// Fills cos and sin, [rows, inv_freq.size()] each, for positions first_position + row: angles are formed in double.

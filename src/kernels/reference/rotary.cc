@@ -9,9 +9,10 @@ void rotate(const RotaryProblem<double>& p) {
       for (Index j = 0; j < half; ++j) {
         const bool adjacent = p.pairs == RotaryPairs::adjacent;
         const Index first = adjacent ? 2 * j : j, second = adjacent ? 2 * j + 1 : j + half;
+        const double sin = p.back ? -p.sin(t, j) : p.sin(t, j);
         const double x1 = p.x(t, h, first), x2 = p.x(t, h, second);
-        p.out(t, h, first) = x1 * p.cos(t, j) - x2 * p.sin(t, j);
-        p.out(t, h, second) = x2 * p.cos(t, j) + x1 * p.sin(t, j);
+        p.out(t, h, first) = x1 * p.cos(t, j) - x2 * sin;
+        p.out(t, h, second) = x2 * p.cos(t, j) + x1 * sin;
       }
       for (Index i = 2 * half; i < p.x.dim[2]; ++i) p.out(t, h, i) = p.x(t, h, i);
     }
