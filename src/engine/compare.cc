@@ -10,8 +10,10 @@
 #include "engine/expected_values.h"
 #include "engine/reference_defects.h"
 #include "kirchhoff/engine/loss.h"
+#include "kirchhoff/engine/pull.h"
 #include "kirchhoff/engine/run.h"
 #include "kirchhoff/engine/sites.h"
+#include "kirchhoff/model/stored_weights.h"
 
 namespace kirchhoff {
 namespace {
@@ -96,10 +98,10 @@ bool has_head_axis(const Shape& shape, const Shape& ours, const ModelConfig& con
          (shape[1] == config.n_heads || shape[1] == config.n_kv_heads);
 }
 
+/// `ours` are values of this shape, flat.
 template <class Real>
-void compare_tensor(const io::StoredTensor& stored, const std::string& kind, const BasicTensor<Real>& ours,
-                    const ModelConfig& config, Tally& tally) {
-  const Shape shape(ours.shape().begin() + 1, ours.shape().end());  // one sequence: no batch axis
+void compare_tensor(const io::StoredTensor& stored, const std::string& kind, const Shape& shape,
+                    std::span<const Real> ours, const ModelConfig& config, Tally& tally) {
   const bool per_head = has_head_axis(stored.shape, shape, config);
   if (stored.shape != shape && !per_head) {
     tally.fail(
@@ -109,19 +111,30 @@ void compare_tensor(const io::StoredTensor& stored, const std::string& kind, con
   const TensorF64 want = io::decode_f64(stored);
   const Index width = shape.back(), heads = per_head ? stored.shape[1] : 1;
   const auto got = [&](Index i) {
-    return static_cast<double>(ours[per_head ? i / (heads * width) * width + i % width : i]);
+    const Index at = per_head ? i / (heads * width) * width + i % width : i;
+    return static_cast<double>(ours[static_cast<std::size_t>(at)]);
   };
   const Difference d = largest_difference(want.values(), got);
   tally.add(stored.name, kind, d, position(stored.shape, d.at), got(d.at), want[d.at]);
 }
 
-/// One sequence: one run that captures every site that the file has a value for.
+/// The same for what one sequence gave: its batch axis has one entry.
 template <class Real>
-void compare_sequence(const Model& model, const ExpectedValues& expected, const ExpectedValues::Sequence& sequence,
-                      Tally& tally) {
-  const ModelConfig& config = model.config;
-  RunOptions options;
-  std::vector<std::pair<const io::StoredTensor*, Meaning>> compared;
+void compare_tensor(const io::StoredTensor& stored, const std::string& kind, const BasicTensor<Real>& ours,
+                    const ModelConfig& config, Tally& tally) {
+  compare_tensor(stored, kind, Shape(ours.shape().begin() + 1, ours.shape().end()), ours.values(), config, tally);
+}
+
+/// What the files hold about one sequence, and what it is.
+struct Compared {
+  const io::StoredTensor* stored;
+  Meaning meaning;
+};
+
+/// Skips what the engine does not know, and fails what the model lacks.
+std::vector<Compared> compared_values(const ExpectedValues& expected, const ExpectedValues::Sequence& sequence,
+                                      const ModelConfig& config, Tally& tally) {
+  std::vector<Compared> compared;
   for (const io::StoredTensor& stored : expected.checkpoint.tensors) {
     if (!stored.name.starts_with(sequence.prefix)) continue;
     const std::string name = stored.name.substr(sequence.prefix.size());
@@ -130,32 +143,84 @@ void compare_sequence(const Model& model, const ExpectedValues& expected, const 
       tally.skip(meaning);
       continue;
     }
-    if (meaning.site != "logits") {
-      try {
+    try {
+      if (meaning.site != "logits" && meaning.what != Meaning::What::parameter_gradient)
         find_sites(config, meaning.site);
-      } catch (const Error& e) {
-        tally.fail(fmt::format("{}: {}", stored.name, e.what()));
-        continue;
-      }
-      options.capture.push_back(meaning.site);
+      compared.push_back({&stored, std::move(meaning)});
+    } catch (const Error& e) {
+      tally.fail(fmt::format("{}: {}", stored.name, e.what()));
     }
-    compared.emplace_back(&stored, std::move(meaning));
   }
+  return compared;
+}
 
+/// One run that captures every site that the file has a value for.
+template <class Real>
+void compare_values(const Model& model, const ExpectedValues::Sequence& sequence, std::span<const Compared> compared,
+                    Tally& tally) {
+  RunOptions options;
+  for (const Compared& c : compared)
+    if (c.meaning.what == Meaning::What::value && c.meaning.site != "logits") options.capture.push_back(c.meaning.site);
   BasicTrace<Real> trace;
   if constexpr (std::is_same_v<Real, float>)
     trace = run(model, sequence.tokens, options);
   else
     trace = run_f64(model, sequence.tokens, options);
+  for (const Compared& c : compared)
+    if (c.meaning.what == Meaning::What::value)
+      compare_tensor(*c.stored, c.meaning.kind, c.meaning.site == "logits" ? trace.logits : trace.at(c.meaning.site),
+                     model.config, tally);
+  if (!sequence.loss) return;
+  const double got = mean_loss(token_losses(trace)), want = *sequence.loss;
+  const Difference d = largest_difference({&want, 1}, [&](Index) { return got; });
+  tally.add(sequence.prefix + "loss", "loss", d, "mean", got, want);
+}
 
-  for (const auto& [stored, meaning] : compared)
-    compare_tensor(*stored, meaning.kind, meaning.site == "logits" ? trace.logits : trace.at(meaning.site), config,
-                   tally);
-  if (sequence.loss) {
-    const double got = mean_loss(token_losses(trace)), want = *sequence.loss;
-    const Difference d = largest_difference({&want, 1}, [&](Index) { return got; });
-    tally.add(sequence.prefix + "loss", "loss", d, "mean", got, want);
+/// One backward pass, if the file has gradients.
+template <class Real>
+void compare_gradients(const Model& model, const ExpectedValues& expected, const ExpectedValues::Sequence& sequence,
+                       std::span<const Compared> compared, Tally& tally) {
+  using What = Meaning::What;
+  PullOptions options;
+  for (const Compared& c : compared) {
+    if (c.meaning.what == What::gradient) options.at.push_back(c.meaning.site);
+    options.weights = options.weights || c.meaning.what == What::parameter_gradient;
   }
+  if (options.at.empty() && !options.weights) return;
+  const Metric metric =
+      Metric::logit_difference({{.targets = {expected.metric->target}, .foils = {expected.metric->foil}}});
+  BasicGradients<Real> gradients;
+  if constexpr (std::is_same_v<Real, float>)
+    gradients = pull(model, sequence.tokens, metric, options);
+  else
+    gradients = pull_f64(model, sequence.tokens, metric, options);
+
+  std::vector<double> wide;
+  const WeightValues values = [&](const std::string& name) -> std::span<const double> {
+    const auto found = gradients.weights.find(name);
+    if (found == gradients.weights.end()) return {};
+    wide.assign(found->second.values().begin(), found->second.values().end());
+    return wide;
+  };
+  for (const Compared& c : compared) {
+    if (c.meaning.what == What::gradient)
+      compare_tensor(*c.stored, c.meaning.kind, gradients.at(c.meaning.site), model.config, tally);
+    if (c.meaning.what != What::parameter_gradient) continue;
+    try {
+      const TensorF64 ours = as_stored(io::open_model_files(model.origin.argument), c.meaning.site, values);
+      compare_tensor(*c.stored, c.meaning.kind, ours.shape(), ours.values(), model.config, tally);
+    } catch (const Error& e) {
+      tally.fail(fmt::format("{}: {}", c.stored->name, e.what()));
+    }
+  }
+}
+
+template <class Real>
+void compare_sequence(const Model& model, const ExpectedValues& expected, const ExpectedValues::Sequence& sequence,
+                      Tally& tally) {
+  const std::vector<Compared> compared = compared_values(expected, sequence, model.config, tally);
+  compare_values<Real>(model, sequence, compared, tally);
+  compare_gradients<Real>(model, expected, sequence, compared, tally);
 }
 
 Comparison compare(const Model& model, const ExpectedValues& expected, const CompareOptions& options) {

@@ -39,7 +39,15 @@ Meaning meaning_of_expected(const std::string& name, Index n_layers) {
       {"mlp_out", Site::mlp_module},      {"attn_out_post", Site::attn_out},
       {"mlp_out_post", Site::mlp_out},    {"z", Site::z},
   };
-  if (name.starts_with("grad.")) return {"grad", "", "gradients: not yet computed"};
+  constexpr std::string_view kGradient = "grad.", kParameter = "grad.param.";
+  if (name.starts_with(kParameter))
+    return {"grad.param", name.substr(kParameter.size()), "", Meaning::What::parameter_gradient};
+  if (name.starts_with(kGradient)) {
+    Meaning meaning = meaning_of_expected(name.substr(kGradient.size()), n_layers);
+    meaning.kind.insert(0, kGradient);
+    meaning.what = Meaning::What::gradient;
+    return meaning;
+  }
   if (name == "logits") return {name, name, ""};
   if (const auto whole = kSites.find(name); whole != kSites.end()) return {name, site_name(whole->second), ""};
   const std::size_t dot = name.rfind('.');
@@ -93,6 +101,15 @@ ExpectedValues read_expected_values(const std::string& directory) {
       for (ExpectedValues::Sequence& s : expected.sequences)
         if (s.prefix == name.get<std::string>() + "/") s.loss = loss.get<double>();
     }
+    if (json.contains("metric")) {
+      const auto token = [&](const char* key) {
+        const Json& id = member(json["metric"], key, json_path);
+        check(id.is_number_integer() && id >= 0 && id <= std::numeric_limits<TokenId>::max(), ErrorCode::format,
+              "'{}': 'metric' has {} {}, expected a token id", json_path, key, id.dump());
+        return id.get<TokenId>();
+      };
+      expected.metric = {token("a"), token("b")};
+    }
     if (json.contains("tensors"))
       for (const auto& [name, facts] : json["tensors"].items()) expected.listed.push_back(name);
     expected.checkpoint = io::read_safetensors((root / "expected.safetensors").string()).checkpoint;
@@ -105,7 +122,11 @@ ExpectedValues read_expected_values(const std::string& directory) {
 }
 
 Meaning meaning_of(const ExpectedValues& expected, const std::string& name, Index n_layers) {
-  return expected.hooks ? meaning_of_hook(name) : meaning_of_expected(name, n_layers);
+  if (expected.hooks) return meaning_of_hook(name);
+  Meaning meaning = meaning_of_expected(name, n_layers);
+  if (meaning.what != Meaning::What::value && !expected.metric)
+    return {meaning.kind, "", "gradients, without a 'metric' whose they are"};
+  return meaning;
 }
 
 }  // namespace kirchhoff::engine

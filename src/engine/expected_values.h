@@ -15,7 +15,12 @@ struct ExpectedValues {
     Tokens tokens;
     std::optional<double> loss;  ///< mean cross-entropy in nats
   };
+  /// The function whose gradients the files hold: logits[last, target] - logits[last, foil].
+  struct LogitDifference {
+    TokenId target = 0, foil = 0;
+  };
   std::vector<Sequence> sequences;
+  std::optional<LogitDifference> metric;
   io::Checkpoint checkpoint;
   std::vector<std::string> listed;  ///< tensors that expected.json promises
   bool hooks = false;               ///< a TransformerLens cache: the names are hook names
@@ -26,8 +31,9 @@ struct ExpectedValues {
 /// What an expected tensor is to the engine.
 struct Meaning {
   std::string kind;    ///< its name without sequence and layer
-  std::string site;    ///< the engine's name, "logits" too; empty: skipped
+  std::string site;    ///< the engine's name, "logits" too; a stored parameter's; empty: skipped
   std::string reason;  ///< why it is skipped
+  enum class What { value, gradient, parameter_gradient } what = What::value;
 };
 
 /// Errors: not_found, io, format, naming the file and the key.

@@ -64,6 +64,8 @@ class Forward {
   const BranchWork& work() const { return work_; }
   /// How many numbers the buffers of a run of so many rows hold.
   static Index workspace_size(const ModelConfig& config, Index rows);
+  /// What a backward needs is recorded beside what was asked for.
+  void record_also(Recorder<Real>& tape) { capture_.also(&tape); }
 
  private:
   using Rows = View<Real, 2>;

@@ -66,6 +66,7 @@ BasicTensor<Real> Recorder<Real>::allocate(const ModelConfig& c, Site site) cons
 
 template <class Real>
 void Recorder<Real>::operator()(Site site, Index layer, View<const Real, 2> values, Index first_row) {
+  if (also_ != nullptr) (*also_)(site, layer, values, first_row);
   BasicTensor<Real>* tensor = slot(site, layer);
   if (tensor == nullptr) return;
   const Index width = values.dim[1];

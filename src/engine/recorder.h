@@ -17,6 +17,9 @@ class Recorder {
   Recorder(const ModelConfig& config, const BatchLayout& layout, const std::vector<std::string>& names,
            BasicTrace<Real>& trace);
 
+  /// Another recorder that is told whatever this one is told by rows.
+  void also(Recorder* other) { also_ = other; }
+
   bool wants(Site site, Index layer = 0) const { return slot(site, layer) != nullptr; }
 
   /// Rows [first_row, first_row + values.dim[0]) of the batch: [rows, width], the axes after pos flattened.
@@ -43,6 +46,7 @@ class Recorder {
 
   const BatchLayout& layout_;
   Index n_layers_;
+  Recorder* also_ = nullptr;
   std::vector<BasicTensor<Real>*> slots_;  // [site, layer], into the trace's map
 };
 

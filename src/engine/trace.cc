@@ -25,7 +25,9 @@ View<const Real, 2> BasicTrace<Real>::logits_of(Index sequence) const {
   check(!logits.empty(), ErrorCode::usage, "the run computed no logits");
   const View<const Real, 2> rows = logits.template view<3>().at(sequence);
   const auto length = static_cast<Index>(tokens.at(static_cast<std::size_t>(sequence)).size());
-  return rows.dim[0] < length ? rows : rows.rows(padding_before(sequence), length);  // fewer rows: only the last
+  Index longest = 0;
+  for (const Tokens& t : tokens) longest = std::max(longest, static_cast<Index>(t.size()));
+  return rows.dim[0] < longest ? rows : rows.rows(padding_before(sequence), length);  // fewer rows: only the last
 }
 
 template struct BasicTrace<float>;

@@ -4,6 +4,7 @@
 #include <set>            // for set
 #include <unordered_map>  // for unordered_map
 
+#include "kirchhoff/model/stored_weights.h"
 #include "model/materialise.h"
 #include "model/resolve.h"
 #include "model/slots.h"
@@ -53,6 +54,18 @@ class Loader {
     return std::move(model_);
   }
 
+  TensorF64 as_stored(std::string_view name, const WeightValues& values) const {
+    const io::StoredTensor& stored = named(name);
+    TensorF64 out(stored.shape);
+    for (const Step& step : plan()) {
+      if (step.tensor != &stored) continue;
+      const std::string block = step.slot.per_layer ? fmt::format("blocks.{}.", step.layer) : std::string();
+      scatter(values(block + std::string(step.slot.name)), step.gather, out);
+      if (recipe_.tied && step.slot.name == "W_E") scatter(values("W_U"), step.gather, out);
+    }
+    return out;
+  }
+
  private:
   /// One rule applied to one layer: checked, ready to convert.
   struct Step {
@@ -62,6 +75,22 @@ class Loader {
     Gather gather;
     double plus;
   };
+
+  const io::StoredTensor& named(std::string_view name) const {
+    for (const io::StoredTensor& tensor : checkpoint_.tensors)
+      if (tensor.name == name || name.ends_with("." + tensor.name)) return tensor;
+    fail(ErrorCode::not_found, "'{}': there is no tensor '{}'", checkpoint_.path, name);
+  }
+
+  static void scatter(std::span<const double> values, const Gather& gather, TensorF64& out) {
+    if (values.empty()) return;
+    check(static_cast<Index>(values.size()) == gather.d_out * gather.d_in, ErrorCode::usage,
+          "a weight of {} x {} values was given {}", gather.d_out, gather.d_in, values.size());
+    for (Index row = 0; row < gather.d_out; ++row)
+      for (Index column = 0; column < gather.d_in; ++column)
+        out[gather.row_offset(row) + gather.column_offset(column)] +=
+            values[static_cast<std::size_t>(row * gather.d_in + column)];
+  }
 
   void choose_prefix() {
     prefix_ = recipe_.prefixes.front();
@@ -181,6 +210,10 @@ class Loader {
 }  // namespace
 
 Model load_model(const io::ModelFiles& files, const LoadOptions& options) { return Loader(files, options).load(); }
+
+TensorF64 as_stored(const io::ModelFiles& files, std::string_view tensor, const WeightValues& values) {
+  return Loader(files, {}).as_stored(tensor, values);
+}
 
 Model load_model(const std::string& argument, const LoadOptions& options) {
   return load_model(io::open_model_files(argument), options);

@@ -200,6 +200,10 @@ class Others(Case):
         self.assertEqual(patch["variants"], 12 * 2)
         for key in ("gemm_gflops", "gflops", "ratio", "seconds", "base_seconds", "flops", "peak_mib"):
             self.assertGreater(patch[key], 0, key)
+        for weights in ([], ["--weights"]):
+            bench = self.json("bench", "backward", "--tokens", "4", "--repeats", "1", *weights)
+            self.assertEqual(bench["weights"], bool(weights))
+            self.assertAlmostEqual(bench["ratio"], bench["seconds"] / bench["forward_seconds"], places=6)
         one, two = (self.json("--threads", n, "bench", "signature")["signature"] for n in (1, 2))
         self.assertEqual(one, two)
         self.assertEqual(self.ok("bench", "signature"), one + "\n")

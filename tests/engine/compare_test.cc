@@ -8,6 +8,7 @@
 
 #include "engine/support.h"
 #include "kirchhoff/engine/loss.h"
+#include "kirchhoff/engine/pull.h"
 #include "kirchhoff/io/tensor_writer.h"
 
 namespace kirchhoff {
@@ -55,7 +56,7 @@ TEST_F(Compare, OwnValuesAgreeExactly) {
   tensors["seq0/hidden.0"] = site("blocks.0.hook_resid_pre");
   tensors["seq0/hidden.3"] = site("blocks.2.hook_resid_post");
   tensors["seq0/logits"] = site("logits");
-  tensors["seq0/grad.hidden.1"] = site("blocks.0.hook_resid_pre");
+  tensors["seq0/grad.hidden.1"] = site("blocks.1.hook_resid_pre");
   tensors["seq0/another.1"] = site("blocks.0.hook_resid_pre");
   write_expected(tensors);
   const Comparison c = compare_with_expected(model_, folder_);
@@ -67,7 +68,29 @@ TEST_F(Compare, OwnValuesAgreeExactly) {
   EXPECT_EQ(c.kinds[0].tensors, 2);
   ASSERT_EQ(c.skipped.size(), 2U);
   EXPECT_EQ(c.skipped[0].kind, "another");
-  EXPECT_EQ(c.skipped[1].reason, "gradients: not yet computed");
+  EXPECT_EQ(c.skipped[1].reason, "gradients, without a 'metric' whose they are");
+}
+
+TEST_F(Compare, GradientsOfTheMetric) {
+  const Metric metric = Metric::logit_difference({{.targets = {3}, .foils = {4}}});
+  const Gradients g = pull(model_, tokens_, metric, {.at = {"hook_embed", "blocks.1.hook_resid_pre"}});
+  const auto gradient = [&](const std::string& name) {
+    Tensor copy({5, 32});
+    std::copy_n(g.at(name).data(), copy.size(), copy.data());
+    return copy;
+  };
+  std::map<std::string, Tensor> tensors;
+  tensors["seq0/grad.embed"] = gradient("hook_embed");
+  tensors["seq0/grad.hidden.1"] = gradient("blocks.1.hook_resid_pre");
+  tensors["seq0/grad.param.no.such"] = Tensor({2});
+  write_expected(tensors, R"(, "metric": {"a": 3, "b": 4})");
+  const Comparison c = compare_with_expected(model_, folder_);
+  EXPECT_EQ(c.sites, 2);
+  EXPECT_EQ(c.max_rel_error, 0.0);
+  ASSERT_EQ(c.failures.size(), 1U);  // a random model has no files
+  EXPECT_NE(c.failures[0].find("grad.param.no.such"), std::string::npos);
+  write_expected(tensors, R"(, "metric": {"a": 4, "b": 3})");
+  EXPECT_EQ(compare_with_expected(model_, folder_).failures.size(), 3U);
 }
 
 TEST_F(Compare, AnErrorIsMeasuredAndPlaced) {

@@ -35,13 +35,15 @@ std::string lines(const Comparison& comparison) {
 }
 
 TEST_P(Golden, Float32MatchesEverySite) {
-  const Comparison c = compare(Precision::f32, 1e-5);
+  const Comparison c = compare(Precision::f32, 5e-5);
   EXPECT_GE(c.sites, 30);
   EXPECT_TRUE(c.passed()) << lines(c);
   // Its expected numbers come from transformers 5.24 with eager attention, which adds ALiBi twice; with sdpa, its
   // default, it adds it once and gives Kirchhoff's logits.
   EXPECT_EQ(c.reference_defect.empty(), GetParam() != "falcon-alibi") << c.reference_defect;
-  for (const SkippedKind& s : c.skipped) EXPECT_EQ(s.kind, "grad") << s.reason;
+  for (const KindComparison& k : c.kinds)
+    EXPECT_LE(k.max_rel_error, k.kind.starts_with("grad.") ? 5e-5 : 1e-5) << k.worst << " " << k.where;
+  EXPECT_TRUE(c.skipped.empty());
 }
 
 // transformers makes MPT's slopes of 8 whatever alibi_bias_max says.

@@ -110,6 +110,47 @@ int patch_bench_command(Session& session, const PatchCommand& options) {
   return 0;
 }
 
+struct BackwardCommand {
+  std::string shape = "gpt2-small";
+  BackwardBenchOptions bench;
+  JsonOption json;
+};
+
+int backward_command(Session& session, const BackwardCommand& options) {
+  check(options.bench.tokens > 1 && options.bench.repeats > 0, ErrorCode::usage,
+        "options '--tokens' must be 2 or more and '--repeats' 1 or more");
+  const Model model = random_model(shape_of(options.shape), session.seed);
+  BackwardBench bench;
+  {
+    ProgressPrinter printer(session.err, session.quiet);
+    BackwardBenchOptions bench_options = options.bench;
+    bench_options.progress = printer.callback();
+    bench = bench_backward(model, bench_options);
+  }
+  if (options.json.wanted()) {
+    Json result = new_result("bench.backward");
+    result["shape"] = options.shape;
+    result["tokens"] = options.bench.tokens;
+    result["threads"] = thread_count();
+    result["weights"] = options.bench.weights;
+    result["ratio"] = bench.ratio;
+    result["lowest_ratio"] = bench.lowest_ratio;
+    result["highest_ratio"] = bench.highest_ratio;
+    result["seconds"] = bench.seconds;
+    result["forward_seconds"] = bench.forward_seconds;
+    result["peak_mib"] = bench.peak_mib;
+    options.json.print(session, result);
+    return 0;
+  }
+  session.out.write(fmt::format(
+      "backward of {}{}, {} tokens, {} threads: {} forwards\n"
+      "  {:.4f} s beside {:.4f} s, peak {:.0f} MiB; {} pairs of runs: {:.2f} to {:.2f}\n",
+      options.shape, options.bench.weights ? " with weights" : "", options.bench.tokens, thread_count(),
+      session.out.paint(Style::strong, fmt::format("{:.2f}", bench.ratio)), bench.seconds, bench.forward_seconds,
+      bench.peak_mib, options.bench.repeats, bench.lowest_ratio, bench.highest_ratio));
+  return 0;
+}
+
 int signature_command(Session& session, const JsonOption& json) {
   Signature signature;
   {
@@ -174,6 +215,15 @@ void add_bench(Command& root, Session& session) {
   patch.option("--repeats", "N", patch_options->bench.repeats, "pairs of measurements (default 3)");
   patch_options->json.declare(patch);
   patch.on_run([&session, patch_options] { return patch_bench_command(session, *patch_options); });
+
+  Command& backward = bench.add_command("backward", "the gradients of a random model's loss, in forwards");
+  auto backward_options = std::make_shared<BackwardCommand>();
+  backward.option("--shape", "NAME", backward_options->shape, "default gpt2-small", shape_names());
+  backward.option("--tokens", "N", backward_options->bench.tokens, "length of the prompt (default 1024)");
+  backward.option("--repeats", "N", backward_options->bench.repeats, "pairs of measurements (default 5)");
+  backward.flag("--weights", backward_options->bench.weights, "the gradients of the parameters, too");
+  backward_options->json.declare(backward);
+  backward.on_run([&session, backward_options] { return backward_command(session, *backward_options); });
 
   Command& signature = bench.add_command("signature", "one hash of rounded logits over a fixed set of tiny models");
   auto signature_json = std::make_shared<JsonOption>();

@@ -60,4 +60,23 @@ struct PatchBench {
 /// differs, and takes the logit difference of two tokens at the last position of each variant.
 PatchBench bench_patch(const Model& model, const PatchBenchOptions& options = {});
 
+struct BackwardBenchOptions {
+  Index tokens = 1024;
+  Index repeats = 5;     ///< pairs of measurements; the one with the median ratio is the result
+  bool weights = false;  ///< gradients of the parameters, too
+  Progress progress{};   ///< stage "bench", counted in repeats
+};
+
+/// One pair: pull() of the cross-entropy of all tokens, and right before it a plain forward with logits everywhere.
+struct BackwardBench {
+  double forward_seconds = 0.0;
+  double seconds = 0.0;   ///< of pull less the forward: what gradients cost, with all that the forward keeps for them
+  double ratio = 0.0;     ///< seconds / forward_seconds
+  double peak_mib = 0.0;  ///< of this process during the first pull; 0 where the system does not tell
+  double lowest_ratio = 0.0, highest_ratio = 0.0;  ///< over all pairs
+};
+
+/// Measures pull() on random tokens, in this process and with thread_count() threads.
+BackwardBench bench_backward(const Model& model, const BackwardBenchOptions& options = {});
+
 }  // namespace kirchhoff

@@ -42,13 +42,15 @@ struct Comparison {
   std::vector<KindComparison> kinds;  ///< in the order of their names
   /// What the program that computed the expected values does wrong, if they agree only with that; empty otherwise.
   std::string reference_defect;
-  std::vector<SkippedKind> skipped;  ///< what the files hold and the engine does not compute (yet)
+  std::vector<SkippedKind> skipped;  ///< what the files hold and the engine does not compute
   bool passed() const { return failures.empty(); }
 };
 
 /// Compares what `model` computes with values computed elsewhere, in one of two formats:
 /// - `expected.json` ("sequences": [{"name", "tokens"}], "tensors", "loss") with `expected.safetensors`
-///   ("seq0/hidden.2", ...), as tools/ writes it from a Hugging Face model;
+///   ("seq0/hidden.2", ...), as tools/ writes it from a Hugging Face model; with "metric" {"a", "b"}, the gradients of
+///   logits[last, a] - logits[last, b], too ("seq0/grad.hidden.2", "seq0/grad.param.NAME" as the model's files have
+///   NAME);
 /// - a TransformerLens cache: `cache.safetensors` (hook names, no batch axis) with `expected.json` ("tokens").
 /// Entries that are -inf must be -inf. An expected tensor may have a head axis where the engine has none, if all heads
 /// read the same (ln1 under split inputs).
