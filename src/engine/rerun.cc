@@ -74,8 +74,8 @@ class Groups {
         next_variant_(variants) {
     for (const auto& positions : wanted_) logit_rows_ += static_cast<Index>(positions.size());
   }
-  /// What is recorded of each variant, in numbers; twice, for what is handed over is a copy.
-  void add_recorded(Index size) { recorded_size_ += 2 * size; }
+  /// What is held for each variant beside, in numbers.
+  void add_held(Index size) { held_size_ += size; }
 
   /// The next group; empty at the end.
   Group next() {
@@ -104,7 +104,7 @@ class Groups {
   /// The workspace; logits as they are computed, and as they are handed over.
   Index bytes(Index rows, Index variants, Index editors) const {
     return real_bytes_ * (engine::Forward<float>::workspace_size(config_, rows) +
-                          2 * variants * logit_rows_ * columns_ + variants * recorded_size_ + editors);
+                          2 * variants * logit_rows_ * columns_ + variants * held_size_ + editors);
   }
   Index columns() const { return columns_; }
   const std::vector<std::vector<Index>>& wanted() const { return wanted_; }
@@ -123,7 +123,7 @@ class Groups {
   const ModelConfig& config_;
   const engine::BatchLayout& base_;
   std::vector<std::vector<Index>> wanted_;
-  Index columns_, logit_rows_ = 0, recorded_size_ = 0, real_bytes_, limit_;
+  Index columns_, logit_rows_ = 0, held_size_ = 0, real_bytes_, limit_;
   bool records_;
   const NextVariant& next_variant_;
 
@@ -175,6 +175,16 @@ BasicTrace<Real> trace_of(const BasicTrace<Real>& group, const BasicTrace<Real>&
   return trace;
 }
 
+/// The variants' interventions behind those of the run that they branch off.
+std::vector<Interventions> with_base(const Interventions& base, std::span<const Interventions> variants) {
+  std::vector<Interventions> all(variants.begin(), variants.end());
+  for (Interventions& variant : all) {
+    variant.edges.insert(variant.edges.begin(), base.edges.begin(), base.edges.end());
+    variant.freezes.insert(variant.freezes.begin(), base.freezes.begin(), base.freezes.end());
+  }
+  return all;
+}
+
 template <class Real>
 RerunCost rerun_all(const Model& model, const BasicRerunBase<Real>& base, const NextVariant& variants,
                     const RerunOptions& options, const std::function<void(const BasicVariant<Real>&)>& receive) {
@@ -183,17 +193,18 @@ RerunCost rerun_all(const Model& model, const BasicRerunBase<Real>& base, const 
   Groups groups(model.config, state.layout, column_count(model.config, options), Index{sizeof(Real)}, variants,
                 options);
 
+  groups.add_held(engine::editor_size(model.config, state.layout, base.interventions()));
   for (const std::string& pattern : options.capture)
     for (const SiteRef& ref : find_sites(model.config, pattern)) {
       check(ref.site != Site::unembed_out, ErrorCode::usage, "{}: of variants, ask for logits", site_name(ref));
-      groups.add_recorded(base.trace().at(site_name(ref)).size());
+      groups.add_held(2 * base.trace().at(site_name(ref)).size());  // what is handed over is a copy
     }
 
   // What a sequence without rows gives: the base's own logits, as a variant in which nothing is changed.
   BasicTrace<Real> recorded;
   const auto resume = [&](const engine::BranchPlan& plan, const BasicTensor<Real>* base_logits,
                           std::span<const Interventions> interventions, RerunCost& cost) {
-    const engine::VariantEditors<Real> editors(model, state.layout, interventions);
+    const engine::VariantEditors<Real> editors(model, state.layout, with_base(base.interventions(), interventions));
     const engine::Branches<Real> branches{.base = state,
                                           .plan = plan,
                                           .most_rows = plan.cost(groups.columns()).most_rows,
@@ -246,6 +257,9 @@ template <class Real>
 BasicRerunBase<Real>::BasicRerunBase(const Model& model, std::span<const Tokens> batch, const RunOptions& options) {
   check(options.cache == nullptr, ErrorCode::usage, "a run that variants branch off takes no key-value cache");
   check(model.config.n_layers > 0, ErrorCode::usage, "the model has no layers that variants could differ in");
+  check(options.interventions.sites.empty(), ErrorCode::unsupported,
+        "variants of a run with interventions at sites: give each variant those too, and edges or freezes to the run");
+  interventions_ = options.interventions;
   auto state = std::make_shared<engine::BaseState<Real>>(batch);
   engine::Forward<Real> forward(model, batch, options);
   forward.keep(*state);

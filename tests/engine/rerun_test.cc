@@ -36,7 +36,10 @@ class EveryFamilyReruns : public test::EveryFamily {
     std::vector<Interventions> accepted;
     for (Interventions& variant : variants) {
       RunOptions run_options;
-      run_options.interventions = variant;
+      run_options.interventions = base_interventions_;
+      run_options.interventions.sites = variant.sites;
+      for (const EdgeIntervention& e : variant.edges) run_options.interventions.edges.push_back(e);
+      for (const Freeze& f : variant.freezes) run_options.interventions.freezes.push_back(f);
       try {
         want.push_back(run_of(model_, batch_, run_options, Real{}).logits);
       } catch (const Error& error) {
@@ -46,7 +49,9 @@ class EveryFamilyReruns : public test::EveryFamily {
       accepted.push_back(std::move(variant));
     }
     ASSERT_GT(accepted.size(), variants.size() / 2);
-    const BasicRerunBase<Real> base(model_, batch_);
+    RunOptions base_options;
+    base_options.interventions = base_interventions_;
+    const BasicRerunBase<Real> base(model_, batch_, base_options);
     const std::vector<double> got = rerun_logits(model_, base, accepted, options);
     std::size_t next = 0;
     for (std::size_t v = 0; v < accepted.size(); ++v) {
@@ -73,6 +78,7 @@ class EveryFamilyReruns : public test::EveryFamily {
   const Model model_;
   const std::vector<Tokens> batch_;
   const Trace other_;
+  Interventions base_interventions_{};
 };
 
 constexpr double kFloat = 2e-6, kDouble = 1e-12;
@@ -124,6 +130,21 @@ TEST_P(EveryFamilyReruns, EqualRunWithEdges) {
   }
   expect_equal<double>(variants, kDouble, kEverything);
   expect_equal<float>(variants, kFloat, kEverything);
+}
+
+TEST_P(EveryFamilyReruns, BranchOffARunWithEdgesAndFreezes) {
+  Draw draw(config(), other_, 2, 51);
+  for (int round = 0; round < 3; ++round) {
+    base_interventions_.edges = {draw.edges()};
+    base_interventions_.freezes = {draw.freeze()};
+    std::vector<Interventions> variants;
+    for (int i = 0; i < 24; ++i) {
+      variants.emplace_back().edges.push_back(draw.edges());
+      variants.emplace_back().sites.push_back(draw.intervention());
+    }
+    expect_equal<double>(variants, kDouble, kEverything);
+    expect_equal<float>(variants, kFloat, kEverything);
+  }
 }
 
 /// Everything that a variant's run passes, as run() records it.

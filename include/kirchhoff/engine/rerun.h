@@ -19,17 +19,20 @@ struct BaseState;
 template <class Real>
 class BasicRerunBase {
  public:
-  /// Runs the batch. `options`: what to record in `trace()` beside; no cache, no interventions. Errors as run().
+  /// Runs the batch. `options`: what to record in `trace()` beside; no cache. Edges and freezes among its interventions
+  /// hold for the variants too, before their own; interventions at sites are Error{unsupported}. Errors as run().
   BasicRerunBase(const Model& model, std::span<const Tokens> batch, const RunOptions& options = {});
 
   const BasicTrace<Real>& trace() const { return trace_; }
   const std::vector<Tokens>& tokens() const { return trace_.tokens; }
+  const Interventions& interventions() const { return interventions_; }
   Index bytes() const { return bytes_; }
   const engine::BaseState<Real>& state() const { return *state_; }
 
  private:
   BasicTrace<Real> trace_;
   std::shared_ptr<const engine::BaseState<Real>> state_;
+  Interventions interventions_;
   Index bytes_ = 0;
 };
 using RerunBase = BasicRerunBase<float>;
