@@ -30,9 +30,10 @@ std::vector<std::vector<Index>> wanted_positions(const engine::BatchLayout& base
     for (const Index p : positions) {
       check(p >= -base.length(b) && p < base.length(b), ErrorCode::usage,
             "there is no position {}: a sequence has {} tokens", p, base.length(b));
+      const Index before = own.empty() ? -1 : own.back();
       own.push_back(p < 0 ? p + base.length(b) : p);
-      check(own.size() < 2 || own[own.size() - 2] < own.back(), ErrorCode::usage,
-            "positions of logits must ascend: {} comes after {}", own.back(), own[own.size() - 2]);
+      check(before < own.back(), ErrorCode::usage, "positions of logits must ascend: {} comes after {}", own.back(),
+            before);
     }
   }
   return wanted;
