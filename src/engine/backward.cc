@@ -43,6 +43,8 @@ std::vector<std::string> tape_sites(const ModelConfig& c, bool weights, bool edi
 }
 
 RunOptions forward_options(const Metric& metric, const PullOptions& options) {
+  check(!options.weights || options.run.interventions.edges.empty(), ErrorCode::unsupported,
+        "the parameters' gradients where edges are replaced: contributions of writers depend on parameters themselves");
   check(options.run.cache == nullptr, ErrorCode::usage, "gradients need whole sequences: no key-value cache");
   RunOptions run = options.run;
   run.logits = metric.logits();
@@ -77,11 +79,13 @@ Backward<Real>::Backward(const Model& model, std::span<const Tokens> batch, cons
 
 template <class Real>
 BasicGradients<Real> Backward<Real>::run() {
-  {
-    Forward<Real> forward(model_, batch_, run_options_);
-    forward.record_also(tape_.recorder());
-    result_.trace = forward.run();
-  }
+  forward_ = std::make_unique<Forward<Real>>(model_, batch_, run_options_);
+  forward_->record_also(tape_.recorder());
+  result_.trace = forward_->run();
+  if (options_.run.interventions.edges.empty())
+    forward_.reset();
+  else
+    edges_ = &forward_->edges();
   result_.values = metric_.values(result_.trace);
   allocate_workspace();
   unembed();
@@ -163,6 +167,7 @@ void Backward<Real>::block(Index layer) {
   // 1. The MLP's write, and, unless the block is parallel, its read, which comes after attention's write.
   if (!config_.attn_only) {
     copy<Real>(dx_, dout_);
+    pull_writer(Writer::Kind::mlp, layer, dout_);
     write_stream(w.ln2_post, in_block(layer, "ln2_post"), {Site::ln2_post_scale, Site::ln2_post_normalized, layer},
                  Site::mlp_module, Site::mlp_out);
     mlp(layer, dnormed_mlp);
@@ -174,15 +179,21 @@ void Backward<Real>::block(Index layer) {
 
   // 2. Attention's write.
   copy<Real>(dx_, dout_);
+  BasicTensor<Real> dscale;
+  if (edges_ != nullptr && config_.post_norm && edges_->wants_heads(layer)) {
+    dscale = BasicTensor<Real>({layout_.rows()});
+    edges_->pull_heads(layer, reader_.matrices({&w.W_O})[0], kept(Site::z, layer), post_scale(layer).data(),
+                       dscale.data(), {});
+  }
   write_stream(w.ln1_post, in_block(layer, "ln1_post"), {Site::ln1_post_scale, Site::ln1_post_normalized, layer},
-               Site::attn_module, Site::attn_out);
+               Site::attn_module, Site::attn_out, dscale.data());
   attention(layer, dnormed_);
 
   // 3. A parallel block's MLP reads what attention reads: through a norm of its own, or through attention's.
   if (config_.parallel && !config_.attn_only) {
     if (!config_.shared_norm)
       read_stream(w.ln2, in_block(layer, "ln2"), ln2, Site::mlp_in, mlp_stream(layer), dnormed_mlp);
-    else if (edit_.wants(Site::mlp_in, layer))
+    else if (own_mlp_input(layer))
       read_stream(w.ln1, in_block(layer, "ln1"), ln1, Site::mlp_in, mlp_stream(layer), dnormed_mlp);
     else
       read_with_attention(layer, dnormed_mlp);
@@ -191,6 +202,7 @@ void Backward<Real>::block(Index layer) {
   // 4. Attention's read.
   head_inputs(layer);
   read_stream(w.ln1, in_block(layer, "ln1"), ln1, Site::attn_in, x, dnormed_);
+  if (layer == 0) pull_writer(Writer::Kind::embed, 0, dx_);
   pass(Site::resid_pre, layer, dx_);
 }
 
@@ -213,11 +225,19 @@ void Backward<Real>::read_with_attention(Index layer, Rows dnormed) {
   seeds_.add_to(Site::mlp_in, layer, dx_);
 }
 
+/// The divisor of the norm behind attention, as the forward had it after its edits.
+template <class Real>
+BasicTensor<Real> Backward<Real>::post_scale(Index layer) const {
+  const NormSites sites{Site::ln1_post_scale, Site::ln1_post_normalized, layer};
+  return edited_norm(config_.norm, sites, kept(Site::attn_module, layer), 0).scale;
+}
+
 template <class Real>
 View<const Real, 2> Backward<Real>::mlp_stream(Index layer) {
   const ConstRows x = kept(config_.parallel ? Site::resid_pre : Site::resid_mid, layer);
-  if (!edit_.wants(Site::mlp_in, layer)) return x;
+  if (!own_mlp_input(layer)) return x;
   mlp_stream_ = copy_of<Real>(x);
+  if (edges_ != nullptr) edges_->add({Reader::Kind::mlp, layer}, mlp_stream_.template view<2>());
   edit_(Site::mlp_in, layer, mlp_stream_.template view<2>());
   return mlp_stream_.template view<2>();
 }
@@ -251,10 +271,11 @@ void Backward<Real>::norm(const NormCall& call) {
     return values;
   };
   const bool records = call.sites && call.records;
-  if (records && passes(call.sites->scale, call.sites->layer)) {
+  if (records && (passes(call.sites->scale, call.sites->layer) || call.dscale != nullptr)) {
     dscale = BasicTensor<Real>::uninitialised({rows, 1});
     problem.dscale = dscale.data();
     scale_seed = seed(call.sites->scale, 1);
+    for (Index r = 0; r < rows && call.dscale != nullptr; ++r) scale_seed[r] += call.dscale[r];
     problem.scale_seed = scale_seed.data();
   }
   if (records && passes(call.sites->normalized, call.sites->layer)) {
@@ -274,7 +295,7 @@ void Backward<Real>::norm(const NormCall& call) {
 
 template <class Real>
 void Backward<Real>::write_stream(const NormWeights& post_norm, const std::string& name, const NormSites& sites,
-                                  Site raw, Site added) {
+                                  Site raw, Site added, const Real* dscale) {
   pass(added, sites.layer, dout_);
   if (config_.post_norm)
     norm({.kind = config_.norm,
@@ -283,14 +304,16 @@ void Backward<Real>::write_stream(const NormWeights& post_norm, const std::strin
           .x = kept(raw, sites.layer),
           .dout = dout_,
           .dx = dout_,
-          .sites = sites});
+          .sites = sites,
+          .dscale = dscale});
   pass(raw, sites.layer, dout_);
 }
 
 template <class Real>
 void Backward<Real>::read_stream(const NormWeights& weights, const std::string& name, const NormSites& sites,
                                  Site input, ConstRows x, Rows dnormed) {
-  const bool passes_here = input == Site::mlp_in && passes(input, sites.layer);  // attention's inputs are by head
+  const bool passes_here = input == Site::mlp_in && (passes(input, sites.layer) ||
+                                                     own_mlp_input(sites.layer));  // attention's inputs are by head
   if (pre_norm())
     norm({.kind = config_.norm,
           .weights = weights,
@@ -301,7 +324,10 @@ void Backward<Real>::read_stream(const NormWeights& weights, const std::string& 
           .sites = sites,
           .accumulate = !passes_here,
           .records = sites.scale != Site::ln1_scale || input == Site::attn_in});
-  if (passes_here) pass(input, sites.layer, dnormed);
+  if (passes_here) {
+    pass(input, sites.layer, dnormed);
+    pull_edges({Reader::Kind::mlp, sites.layer}, dnormed);
+  }
   if (passes_here || !pre_norm()) kernels::add(dx_, dnormed);
 }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <memory>    // for unique_ptr
 #include <optional>  // for optional
 #include <set>       // for set
 #include <span>      // for span
@@ -54,13 +55,14 @@ class Backward {
     std::optional<NormSites> sites{};
     bool accumulate = false;
     Index first_row = 0;
-    bool parameters = true;  ///< whether gain and bias get their gradients here
-    bool records = true;     ///< whether the sites are recorded and read here; edited they are in any case
+    bool parameters = true;        ///< whether gain and bias get their gradients here
+    const Real* dscale = nullptr;  ///< [rows], added to the divisor's gradient
+    bool records = true;           ///< whether the sites are recorded and read here; edited they are in any case
   };
   void norm(const NormCall& call);
   /// From the gradient of what a sublayer adds to the stream, in dout_, to that of what it computes.
-  void write_stream(const NormWeights& post_norm, const std::string& name, const NormSites& sites, Site raw,
-                    Site added);
+  void write_stream(const NormWeights& post_norm, const std::string& name, const NormSites& sites, Site raw, Site added,
+                    const Real* dscale = nullptr);
   /// dx_ += the gradient of a sublayer's input, given that of what its norm gives, [N, d_model], which is overwritten.
   void read_stream(const NormWeights& weights, const std::string& name, const NormSites& sites, Site input, ConstRows x,
                    Rows dnormed);
@@ -116,6 +118,17 @@ class Backward {
   void record_head(Site site, Index layer, Index head, Rows d);
 
   // backward_edited.cc: what interventions take apart
+  bool edges_into(const Reader& reader) const { return edges_ != nullptr && edges_->reads(reader); }
+  bool own_mlp_input(Index layer) const {
+    return edit_.wants(Site::mlp_in, layer) || edges_into({Reader::Kind::mlp, layer});
+  }
+  void pull_edges(const Reader& reader, ConstRows d) {
+    if (edges_ != nullptr) edges_->pull(reader, d);
+  }
+  void pull_writer(Writer::Kind kind, Index layer, Rows d) {
+    if (edges_ != nullptr) edges_->pull_writer(kind, layer, d);
+  }
+  BasicTensor<Real> post_scale(Index layer) const;
   bool edits(const NormSites& sites) const {
     return edit_.wants(sites.scale, sites.layer) || edit_.wants(sites.normalized, sites.layer);
   }
@@ -162,6 +175,8 @@ class Backward {
   BasicTrace<Real> wanted_;        // where the recorder writes: becomes result_.sites
   Recorder<Real> recorder_;
   Editor<Real> edit_;
+  std::unique_ptr<Forward<Real>> forward_;  // kept for its edges, where there are any
+  EdgeEditor<Real>* edges_ = nullptr;
   WeightReader reader_;
 
   BasicTensor<Real> workspace_;               // holds all that follow

@@ -46,6 +46,11 @@ void Backward<Real>::attention(Index layer, Rows dnormed) {
     }
   }
   bias_gradient(name("b_O"), w.b_O, dout_);
+  if (edges_ != nullptr && edges_->wants_heads(layer)) {
+    const BasicTensor<Real> scale = config_.post_norm ? post_scale(layer) : BasicTensor<Real>();
+    edges_->pull_heads(layer, reader_.matrices({&w.W_O})[0], kept(Site::z, layer),
+                       config_.post_norm ? scale.data() : nullptr, nullptr, dz_);
+  }
   pass(Site::z, layer, dz_);
 
   // 2. Through the pattern to queries, keys and values as attention reads them, then to what the products gave.

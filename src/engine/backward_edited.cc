@@ -63,7 +63,7 @@ void Backward<Real>::edited_norm_backward(const NormCall& call) {
   for (Index r = 0; r < rows; ++r) {
     Real product{};
     for (Index i = 0; i < d; ++i) product += dn(r, i) * n.normalized[r * d + i];
-    dscale(r, 0) = -product / n.scale[r];
+    dscale(r, 0) = (call.dscale == nullptr ? Real{} : call.dscale[r]) - product / n.scale[r];
   }
   pass_norm(sites.scale, dscale);
   for (Index r = 0; r < rows; ++r) {
@@ -207,6 +207,8 @@ void Backward<Real>::edited_attention(Index layer, const kernels::AttentionBackw
 }
 
 // What the other files call; the rest follows from it.
+template Backward<float>::EditedNorm Backward<float>::edited_norm(NormKind, const NormSites&, ConstRows, Index) const;
+template Backward<double>::EditedNorm Backward<double>::edited_norm(NormKind, const NormSites&, ConstRows, Index) const;
 template void Backward<float>::edited_norm_backward(const NormCall&);
 template void Backward<double>::edited_norm_backward(const NormCall&);
 template void Backward<float>::edited_norm_forward(NormKind, const NormWeights&, const NormSites&, ConstRows, Rows,

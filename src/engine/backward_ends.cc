@@ -34,7 +34,13 @@ std::vector<Index> nonzero_columns(View<const Real, 2> x) {
 template <class Real>
 void Backward<Real>::unembed() {
   const Weights& w = model_.weights;
-  const ConstRows x = kept(Site::resid_post, config_.n_layers - 1);
+  ConstRows x = kept(Site::resid_post, config_.n_layers - 1);
+  BasicTensor<Real> seen;
+  if (edges_into({Reader::Kind::logits})) {
+    seen = copy_of<Real>(x);
+    edges_->add({Reader::Kind::logits}, seen.template view<2>());
+    x = seen.template view<2>();
+  }
   const Logits logits = logits_gradient();
   const auto rows = static_cast<Index>(logits.rows.size());
   const ConstRows dlogits{logits.d.data(), {rows, config_.d_vocab_out}};
@@ -74,6 +80,7 @@ void Backward<Real>::unembed() {
           .sites = NormSites{Site::final_scale, Site::final_normalized}});
   else
     std::copy_n(dnormed_.data, dnormed_.size(), dx_.data);
+  pull_edges({Reader::Kind::logits}, dx_);
 }
 
 /// The gradient of x W_U + b_U, before scale and soft-cap, at the rows where it is not 0.
@@ -162,6 +169,7 @@ void Backward<Real>::embed() {
   if (config_.positions == Positions::learned || config_.positions == Positions::shortformer) positions();
 
   // 2. Token embeddings.
+  pull_writer(Writer::Kind::token, 0, dx_);
   pass(Site::embed, 0, dx_);
   if (config_.embed_norm)
     norm({.kind = config_.norm,
@@ -180,6 +188,7 @@ void Backward<Real>::embed() {
 
 template <class Real>
 void Backward<Real>::positions() {
+  pull_writer(Writer::Kind::position, 0, dpos_);
   pass(Site::pos_embed, 0, dpos_);
   if (!options_.weights) return;
   const WeightMatrix& W_pos = model_.weights.W_pos;

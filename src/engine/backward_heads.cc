@@ -68,7 +68,7 @@ void Backward<Real>::record_head(Site site, Index layer, Index h, Rows d) {
 template <class Real>
 bool Backward<Real>::edits_head_inputs(Index layer) const {
   return edit_.wants(Site::attn_in, layer) || edit_.wants(Site::q_input, layer) || edit_.wants(Site::k_input, layer) ||
-         edit_.wants(Site::v_input, layer);
+         edit_.wants(Site::v_input, layer) || (edges_ != nullptr && edges_->reads_attention(layer));
 }
 
 /// Where what heads read is edited, each has its own input, norm and gradient: dx_ gets the sum of these, and no other
@@ -84,6 +84,13 @@ void Backward<Real>::edited_head_inputs(Index layer) {
   for (const Site site : {Site::ln1_scale, Site::ln1_normalized})
     check(!recorder_.wants(site, layer) && !seeds_.wants(site, layer), ErrorCode::unsupported,
           "the gradient of {}: every head has its own where what heads read is edited", site_name(site, layer));
+  using Kind = Reader::Kind;
+  for (Index h = 0; grouped && h < config_.n_heads; ++h)
+    for (const Kind kind : {Kind::head, Kind::k, Kind::v})
+      check(!edges_into({kind, layer, h}), ErrorCode::unsupported,
+            "gradients where an edge leads into {}: a copy of keys or values that heads share; take edges into "
+            "the groups of heads",
+            kirchhoff::name(Reader{kind, layer, h}));
   const LayerWeights& w = layer_weights(layer);
   EditedReads reads;
   if (config_.positions == Positions::shortformer) {
@@ -102,6 +109,7 @@ void Backward<Real>::edited_head_inputs(Index layer) {
   for (Index h = 0; h < config_.n_heads; ++h) {
     BasicTensor<Real> input = copy_of<Real>(kept(Site::resid_pre, layer));
     const Rows in = input.template view<2>();
+    if (edges_ != nullptr) edges_->add({Kind::head, layer, h}, in);
     edit_.head(Site::attn_in, layer, h, in, {});
     std::fill_n(d.data, d.size(), Real{});
     edited_head_read(reads, Site::q_input, layer, h, in, d);
@@ -111,6 +119,7 @@ void Backward<Real>::edited_head_inputs(Index layer) {
     }
     if (!grouped) record_head(Site::attn_in, layer, h, d);
     edit_.pull_head(Site::attn_in, layer, h, d, {});
+    pull_edges({Kind::head, layer, h}, d);
     kernels::add(dx_, d);
   }
   for (Index g = 0; grouped && g < config_.n_kv_heads; ++g)
@@ -132,6 +141,13 @@ void Backward<Real>::edited_head_read(EditedReads& reads, Site site, Index layer
   // 1. What it read.
   BasicTensor<Real> own = copy_of<Real>(in), normed = copy_of<Real>(in);
   const Rows values = own.template view<2>(), seen = normed.template view<2>();
+  const bool grouped = config_.n_heads != config_.n_kv_heads;
+  using Kind = Reader::Kind;
+  const Reader reader{which == 0   ? Kind::q
+                      : which == 1 ? (grouped ? Kind::group_k : Kind::k)
+                                   : (grouped ? Kind::group_v : Kind::v),
+                      layer, h};
+  if (edges_ != nullptr) edges_->add(reader, values);
   edit_.head(site, layer, h, values, {});
   if (options_.weights) {
     std::copy_n(values.data, values.size(), seen.data);
@@ -164,6 +180,7 @@ void Backward<Real>::edited_head_read(EditedReads& reads, Site site, Index layer
           .records = false});
   record_head(site, layer, h, seen);
   edit_.pull_head(site, layer, h, seen, {});
+  pull_edges(reader, seen);
   kernels::add(dx, seen);
 }
 

@@ -49,12 +49,22 @@ class EdgeEditor {
   /// Adds to a reader's input, values[i] = the token of row map(i).
   void add(const Reader& reader, View<Real, 2> values, RowMap map = {}) const;
 
+  // edge_pull.cc: what a backward of the whole batch asks of the forward's editor, readers before writers.
+  /// What differences owe to the gradient of a reader's input, d: [N, d_model].
+  void pull(const Reader& reader, View<const Real, 2> d);
+  /// d, of what a writer has written, less the gradient of its differences: [N, d_model].
+  void pull_writer(Writer::Kind kind, Index layer, View<Real, 2> d) const;
+  /// The same for the heads of a layer: dz [N, H dh] and dscale [N], the divisor's, each unless it has no data.
+  void pull_heads(Index layer, ConstMatrix W_O, View<const Real, 2> z, const Real* scale, Real* dscale,
+                  View<Real, 2> dz) const;
+
  private:
   /// The replacement of one writer.
   struct Replaced {
     Writer writer;
     ValueSource source{};          // in z of a head, else in the stream
     BasicTensor<Real> difference;  // [rows, d_model], when it is known
+    BasicTensor<Real> gradient{};  // of the difference, in a backward
   };
   /// One edge intervention.
   struct Set {

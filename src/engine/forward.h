@@ -66,6 +66,8 @@ class Forward {
   static Index workspace_size(const ModelConfig& config, Index rows);
   /// What a backward needs is recorded beside what was asked for.
   void record_also(Recorder<Real>& tape) { capture_.also(&tape); }
+  /// After a run: the differences that its edges' readers have seen.
+  EdgeEditor<Real>& edges() { return edges_; }
 
  private:
   using Rows = View<Real, 2>;

@@ -73,6 +73,38 @@ class PullInterventions : public EveryFamily {
     EXPECT_NEAR(along, want, (kinks() ? 1e-7 : 1e-8) * std::max(std::sqrt(norm), 1.0)) << what;
   }
 
+  /// Moves one site along a random direction, under interventions.
+  void expect_site_gradient(SiteRef ref, Interventions interventions, Random& random) const {
+    const std::string site = site_name(ref);
+    PullOptions options;
+    options.at = {site};
+    options.run.interventions = interventions;
+    if (has_axis(ref.site, Axis::key_pos)) options.run.capture = {site_name(Site::pattern, ref.layer)};
+    const GradientsF64 g = pull_f64(model_, prompt_, some_metric(), options);
+    const TensorF64& gradient = g.at(site);
+    TensorF64 direction(gradient.shape());
+    double along = 0.0, norm = 0.0;
+    for (Index i = 0; i < direction.size(); ++i) {
+      if (!options.run.capture.empty() && g.trace.at(options.run.capture[0])[i] == 0.0) continue;  // hidden
+      direction[i] = random.normal();
+      along += gradient[i] * direction[i];
+      norm += gradient[i] * gradient[i];
+    }
+    Intervention add;
+    add.site = site;
+    add.edit = Edit::add;
+    add.values = std::move(direction);
+    const double want = derivative(
+        [&](double t) {
+          add.factor = t;
+          Interventions both = interventions;
+          both.sites.push_back(add);
+          return metric(model_, both);
+        },
+        kinks() ? 1e-7 : 1e-4);
+    EXPECT_NEAR(along, want, (kinks() ? 1e-7 : 1e-9) * std::max(std::sqrt(norm), 1.0)) << site;
+  }
+
   /// An edit of two positions and, where there are several, of one head.
   Intervention edit_at(SiteRef ref, Edit edit, Random& random) const {
     Intervention e;
@@ -103,33 +135,9 @@ class PullInterventions : public EveryFamily {
 
 // d metric / d t where a site is site + t * direction: what its gradient is defined as.
 TEST_P(PullInterventions, GradientsOfSitesAreDerivatives) {
-  const TraceF64 clean = run_f64(model_, prompt_, {.capture = {"**"}});
-  const GradientsF64 g = pull_f64(model_, prompt_, some_metric(), {.at = {"**"}});
   Random random(3);
-  for (const SiteRef ref : sites_of(config())) {
-    if (ref.layer > 1) continue;
-    const std::string site = site_name(ref);
-    const TensorF64& gradient = g.at(site);
-    TensorF64 direction(gradient.shape());
-    double along = 0.0, norm = 0.0;
-    for (Index i = 0; i < direction.size(); ++i) {
-      if (has_axis(ref.site, Axis::key_pos) && clean.at(site_name(Site::pattern, ref.layer))[i] == 0.0) continue;
-      direction[i] = random.normal();
-      along += gradient[i] * direction[i];
-      norm += gradient[i] * gradient[i];
-    }
-    Intervention add;
-    add.site = site;
-    add.edit = Edit::add;
-    add.values = std::move(direction);
-    const double want = derivative(
-        [&](double t) {
-          add.factor = t;
-          return metric(model_, {.sites = {add}});
-        },
-        kinks() ? 1e-7 : 1e-4);
-    EXPECT_NEAR(along, want, (kinks() ? 1e-7 : 1e-9) * std::max(std::sqrt(norm), 1.0)) << site;
-  }
+  for (const SiteRef ref : sites_of(config()))
+    if (ref.layer <= 1) expect_site_gradient(ref, {}, random);
 }
 
 TEST_P(PullInterventions, EveryEditAtEverySite) {
@@ -187,6 +195,28 @@ TEST_P(PullInterventions, EveryFreeze) {
     f.patterns = f.attention_scales = f.mlp_scales = f.final_scale = f.mlp_gates = true;
     f.layers = {0, 2};
   });
+}
+
+// With edges replaced, the rest of the run goes on from what their readers see.
+TEST_P(PullInterventions, Edges) {
+  const bool grouped = config().n_heads != config().n_kv_heads;
+  const std::vector<Edge> all = Graph(config(), {.native_kv_heads = grouped}).edges();
+  Random random(8);
+  for (const Edit edit : {Edit::zero, Edit::resample, Edit::mean}) {
+    EdgeIntervention edges;
+    edges.edit = edit;
+    edges.positions = {0, 2, 5};
+    if (edit != Edit::zero) edges.source.trace = source_;
+    for (const Edge& edge : all)
+      if (random.below(4) == 0) edges.edges.push_back(edge);
+    for (const SiteRef ref : sites_of(config()))
+      if (ref.layer != 1 && ref.site != Site::ln1_scale && ref.site != Site::ln1_normalized)
+        expect_site_gradient(ref, {.edges = {edges}}, random);
+  }
+  PullOptions options;
+  options.weights = true;
+  options.run.interventions.edges = {{.edges = {all.front()}, .edit = Edit::zero}};
+  EXPECT_THROW(pull_f64(model_, prompt_, some_metric(), options), Error);
 }
 
 // A replaced number has no gradient behind it: with the first layer's stream set, the embedding does not matter.
