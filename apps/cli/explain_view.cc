@@ -124,13 +124,34 @@ std::vector<std::string> lens_lines(const Session& session, const Subject& subje
   return lines;
 }
 
+bool CausalEffects::disagrees(std::size_t i, double direct) const {
+  double largest = 0.0;
+  for (const double value : values) largest = std::max(largest, std::abs(value));
+  const double most = std::max(std::abs(values[i]), std::abs(direct));
+  return most > 0.1 * largest && std::abs(values[i] - direct) > 0.5 * most;
+}
+
 std::vector<std::string> head_lines(const Session& session, const Subject& subject,
-                                    const std::vector<AttributionPart>& heads, const std::vector<HeadRead>& reads) {
-  Table table({{"head"}, {"share", true}, {"reads most from"}});
+                                    const std::vector<AttributionPart>& heads, const std::vector<HeadRead>& reads,
+                                    const CausalEffects& causal) {
+  Table table({{"head"}, {"share", true}, {"ablated", true}, {""}, {"reads most from"}});
   for (std::size_t i = 0; i < heads.size(); ++i)
-    table.add(
-        {head_name(heads[i].layer, heads[i].head), signed_value(heads[i].value), sources_text(subject, reads[i])});
+    table.add({head_name(heads[i].layer, heads[i].head), signed_value(heads[i].value), signed_value(causal.values[i]),
+               causal.disagrees(i, heads[i].value) ? "≠" : "", sources_text(subject, reads[i])});
   return table.lines(session.out, block_width(session, 20));
+}
+
+std::string disagreement_lines(const Session& session, const std::vector<AttributionPart>& heads,
+                               const CausalEffects& causal) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < heads.size(); ++i)
+    if (causal.disagrees(i, heads[i].value)) names.push_back(head_name(heads[i].layer, heads[i].head));
+  if (names.empty()) return {};
+  const std::string text = fmt::format(
+      "≠ {}: what ablating does is not what the head writes to the logits itself; later parts pass it on, or make up "
+      "for it",
+      fmt::join(names, ", "));
+  return fmt::format("  {}\n", wrapped(text, session.out.columns() - 4, "    "));
 }
 
 std::vector<std::string> mlp_lines(const Session& session, const std::vector<AttributionPart>& mlps) {

@@ -104,8 +104,9 @@ Prompt read_prompt(const PromptOptions& options, const Command& command, const O
   const std::optional<bool> user_bos = options.user_bos();
   Prompt prompt;
   if (options.ids) {
-    check(!options.text && !options.argument, ErrorCode::usage, "the prompt was given twice: as text and with '--ids'");
-    prompt.ids = parse_ids(*options.ids, "option '--ids'");
+    check(!options.text && !options.argument, ErrorCode::usage, "the prompt was given twice: as text and with '{}'",
+          options.ids_option);
+    prompt.ids = parse_ids(*options.ids, fmt::format("option '{}'", options.ids_option));
     prompt.bos = "ids as given";
     if (!user_bos.value_or(false)) return prompt;
     check(opened.tokenizer != nullptr, ErrorCode::usage, "option '--bos': '{}' has no tokenizer",
@@ -117,7 +118,7 @@ Prompt read_prompt(const PromptOptions& options, const Command& command, const O
   }
   if (!opened.tokenizer)
     throw Error(ErrorCode::usage, fmt::format("'{}' has no tokenizer, so it cannot read text", opened.files.argument),
-                "give token ids: --ids 1,2,3");
+                fmt::format("give token ids: {} 1,2,3", options.ids_option));
   prompt.text = prompt_text(options, command);
   const BosDecision decision = decide_bos(opened.files, *opened.tokenizer, user_bos);
   const text::Encoding encoding = encode_text(*opened.tokenizer, prompt.text, !options.plain);

@@ -13,6 +13,7 @@ namespace kirchhoff::cli {
 struct PromptOptions {
   std::optional<std::string> argument, text, ids;
   bool bos = false, no_bos = false, plain = false, truncate = false;
+  std::string ids_option = "--ids";  ///< what messages call it
 
   void declare(Command& command);          ///< the argument PROMPT, and the options
   void declare_options(Command& command);  ///< the options alone

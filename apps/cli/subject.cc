@@ -31,6 +31,15 @@ Trace run_subject(Session& session, const Subject& subject, std::vector<std::str
   return run(subject.model, subject.prompt.ids, options);
 }
 
+RerunBase rerun_base(Session& session, const Subject& subject, std::vector<std::string> capture) {
+  ProgressPrinter printer(session.err, session.quiet);
+  RunOptions options;
+  options.capture = std::move(capture);
+  options.logits = LogitPositions::last;
+  options.progress = printer.callback();
+  return RerunBase(subject.model, std::span(&subject.prompt.ids, 1), options);
+}
+
 Provenance provenance(const Session& session, const Subject& subject) {
   Provenance result = provenance_of(subject.model);
   result.program = version_line();
@@ -51,12 +60,16 @@ Json new_result(std::string_view name, const Session& session, const Subject& su
   return result;
 }
 
+std::string header_line(const Session& session, std::string_view label, const std::string& text) {
+  constexpr Index kLabel = 8;
+  return fmt::format("{}{}\n", session.out.paint(Style::faint, padded(label, kLabel)),
+                     wrapped(text, session.out.columns() - kLabel, std::string(kLabel, ' ')));
+}
+
 std::string header(const Session& session, const Subject& subject, const std::string& metric) {
   const ModelConfig& c = subject.model.config;
-  const auto line = [&session](std::string_view label, const std::string& text) {
-    constexpr Index kLabel = 8;
-    return fmt::format("{}{}\n", session.out.paint(Style::faint, padded(label, kLabel)),
-                       wrapped(text, session.out.columns() - kLabel, std::string(kLabel, ' ')));
+  const auto line = [&session](std::string_view label, const std::string& content) {
+    return header_line(session, label, content);
   };
   std::string text =
       line("model", fmt::format("{} · {} · {} layers × {} heads · d_model {} · {}{}", subject.opened.files.argument,

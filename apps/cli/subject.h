@@ -2,7 +2,7 @@
 #include <string>  // for string
 #include <vector>  // for vector
 
-#include "kirchhoff/engine/run.h"
+#include "kirchhoff/engine/rerun.h"
 #include "kirchhoff/study/provenance.h"
 #include "opened_model.h"
 #include "prompt.h"
@@ -30,6 +30,9 @@ Subject open_subject(Session& session, const Command& command, const ModelOption
 /// Runs with progress on stderr.
 Trace run_subject(Session& session, const Subject& subject, std::vector<std::string> capture, LogitPositions logits);
 
+/// The same as a run that variants branch off, with the last position's logits.
+RerunBase rerun_base(Session& session, const Subject& subject, std::vector<std::string> capture);
+
 Provenance provenance(const Session& session, const Subject& subject);
 
 /// {"schema", "version", "ids", "provenance"}: the beginning of an analysis' JSON; beside the one of
@@ -39,6 +42,9 @@ Json new_result(std::string_view name, const Session& session, const Subject& su
 
 /// The lines above every analysis: model, prompt with T and BOS, and `metric` if not empty.
 std::string header(const Session& session, const Subject& subject, const std::string& metric = {});
+
+/// One of them: a label, then text that is wrapped behind it.
+std::string header_line(const Session& session, std::string_view label, const std::string& text);
 
 /// "logit(␣Mary) − logit(␣John) at position 14"
 std::string metric_name(const Subject& subject, const LogitTarget& target);

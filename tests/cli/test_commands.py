@@ -39,7 +39,7 @@ class Explain(Case):
         lines = text.splitlines()
         self.assertLessEqual(len(lines), 52)
         for wanted in ("no BOS", "13:␣to", "logit(␣Mary) − logit(␣John)", "closure", "Logit lens", "Strongest heads",
-                       "sampled sha256", "next: kirchhoff attn"):
+                       "ablated", "≠", "sampled sha256", "next: kirchhoff attn"):
             self.assertIn(wanted, text)
         self.assertIn("␣Mary  11.0", text)
         self.assertIn("sum", text)

@@ -155,6 +155,18 @@ class Others(Case):
         self.assertEqual(result["dla"]["target"]["id"], result["top"][0]["id"], "without a target, the top token")
         self.assertLessEqual(result["closure"], 1e-5)
         self.assertEqual(len(result["heads"]), 5)
+        self.assertEqual(result["ablation"], "mean")
+
+    def test_explain_ablates_heads_as_patch_does(self):
+        ids = "5,6,7,8"
+        folder = GOLDEN / "gpt2"
+        target = ("--target-id", "3", "--foil-id", "4")
+        heads = {h["node"]: h for h in self.json("explain", folder, "--ids", ids, *target)["heads"]}
+        grid = self.json("patch", folder, "--clean-ids", ids, *target, "--ablation", "mean")
+        for node, head in heads.items():
+            layer, number = map(int, node[1:].split(".h"))
+            self.assertAlmostEqual(head["ablated"], grid["clean"] - grid["values"][layer][number], places=4)
+            self.assertIsInstance(head["disagrees"], bool)
 
     def test_explain_is_the_same_when_patterns_come_from_a_second_run(self):
         short = ",".join(str(i % 7) for i in range(40))

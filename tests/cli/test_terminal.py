@@ -11,9 +11,12 @@ import unittest
 from program import CLEAN, GOLDEN, KIRCHHOFF, Case
 
 PROMPT = ("--ids", "5,6,7,8,5,6")
+PAIR = ("--clean-ids", "5,6,7,8,5,6", "--corrupt-ids", "5,6,9,8,5,6", "--target-id", "3", "--foil-id", "4")
 SCREENS = [("explain", GOLDEN / "gpt2", *PROMPT), ("run", GOLDEN / "gpt2", *PROMPT, "--loss"),
            ("lens", GOLDEN / "gpt2", *PROMPT), ("dla", GOLDEN / "gpt2", *PROMPT), ("attn", GOLDEN / "gpt2", *PROMPT),
-           ("attn", GOLDEN / "gpt2", *PROMPT, "--head", "0.0"), ("model", "info", GOLDEN / "gpt2"),
+           ("attn", GOLDEN / "gpt2", *PROMPT, "--head", "0.0"),
+           ("patch", GOLDEN / "gpt2", *PAIR, "--site", "resid"), ("patch", GOLDEN / "gpt2", *PAIR, "--site", "head-pos"),
+           ("model", "info", GOLDEN / "gpt2"),
            ("model", "verify", GOLDEN / "gpt2"), ("inspect", GOLDEN / "gpt2" / "model.safetensors", "--stats"),
            ("inspect", GOLDEN / "gpt2" / "config.json"), ("doctor",), ("help", "tokens")]
 
@@ -70,7 +73,7 @@ class Colour(Case):
         self.assertNotIn("\x1b[", on_a_terminal("--color", "never", *screen)[1])
 
     def test_colour_changes_nothing_else(self):
-        for screen in SCREENS[:6]:
+        for screen in SCREENS[:8]:
             coloured = self.ok("--color", "always", *screen)
             self.assertEqual(re.sub(r"\x1b\[[0-9;]*m", "", coloured), self.ok(*screen))
 
@@ -78,13 +81,13 @@ class Colour(Case):
 class Width(Case):
     def test_tables_fit(self):
         for columns in (40, 80, 100):
-            for screen in SCREENS[:10]:
+            for screen in SCREENS[:12]:
                 for line in self.ok(*screen, env={"COLUMNS": str(columns)}).splitlines():
                     if str(GOLDEN) not in line and not line.startswith(("next:", "expected values", "agrees", "tokenizer", "fingerprint")):
                         self.assertLessEqual(width(line), columns, f"{screen}: {line}")
 
     def test_no_trailing_spaces(self):
-        for screen in SCREENS[:10]:
+        for screen in SCREENS[:12]:
             for line in self.ok(*screen).splitlines():
                 self.assertEqual(line, line.rstrip(), screen)
 

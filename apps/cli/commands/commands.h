@@ -13,6 +13,7 @@ void add_run(Command& root, Session& session);
 void add_lens(Command& root, Session& session);
 void add_dla(Command& root, Session& session);
 void add_attn(Command& root, Session& session);
+void add_patch(Command& root, Session& session);
 void add_bench(Command& root, Session& session);
 void add_doctor(Command& root, Session& session);
 void add_help(Command& root, Session& session);

@@ -7,6 +7,8 @@
 #include "json_option.h"
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/engine/loss.h"
+#include "kirchhoff/intervene/head_ablation.h"
+#include "progress_printer.h"
 #include "selectors.h"
 #include "subject.h"
 #include "table.h"
@@ -21,6 +23,7 @@ struct ExplainCommand {
   PromptOptions prompt;
   TargetOptions target;
   JsonOption json;
+  std::optional<std::string> corrupt;
   Index top = 5, heads = 5;
 };
 
@@ -31,6 +34,7 @@ struct Explanation {
   std::vector<LensRow> lens;
   std::vector<AttributionPart> heads, mlps;
   std::vector<HeadRead> reads;  ///< of `heads`
+  CausalEffects causal;         ///< of `heads`
 };
 
 bool names_a_model(const std::string& text) {
@@ -73,7 +77,43 @@ std::vector<HeadRead> read_heads(Session& session, const Subject& subject, const
   return reads;
 }
 
-Explanation explain(Session& session, const Subject& subject, const ExplainCommand& options) {
+/// The prompt that heads are resampled from, if one was given.
+std::optional<Prompt> read_corrupt(const ExplainCommand& options, const Command& command, const Subject& subject) {
+  if (!options.corrupt) return std::nullopt;
+  PromptOptions prompt = options.prompt;
+  prompt.argument.reset();
+  prompt.ids.reset();
+  prompt.text = options.corrupt;
+  Prompt corrupt = read_prompt(prompt, command, subject.opened);
+  check(corrupt.ids.size() == subject.prompt.ids.size(), ErrorCode::usage,
+        "option '--corrupt': the prompt has {} tokens, this one {}; 'kirchhoff patch' can align them",
+        subject.prompt.ids.size(), corrupt.ids.size());
+  return corrupt;
+}
+
+/// What the metric loses when a head is ablated, for each of the heads that are listed: one rerun each.
+CausalEffects ablate(Session& session, const Subject& subject, const RerunBase& base,
+                     const std::vector<AttributionPart>& heads, const LogitTarget& target,
+                     const std::optional<Prompt>& corrupt) {
+  CausalEffects effects{.resampled = corrupt.has_value()};
+  if (heads.empty()) return effects;
+  std::vector<std::pair<Index, Index>> which;
+  for (const AttributionPart& part : heads) which.emplace_back(part.layer, part.head);
+  Trace other;
+  if (corrupt)
+    other = run(subject.model, corrupt->ids, {.capture = {"blocks.*.attn.hook_z"}, .logits = LogitPositions::none});
+  const PatchMetric metric{.target = target.token, .foil = target.foil};
+  const double own = metric.of_row(std::span<const float>(base.trace().logits.values()));
+  ProgressPrinter printer(session.err, session.quiet);
+  for (const double ablated :
+       ablate_heads(subject.model, base, which, metric, {.source = corrupt ? other : base.trace(), .mean = !corrupt},
+                    printer.callback()))
+    effects.values.push_back(own - ablated);
+  return effects;
+}
+
+Explanation explain(Session& session, const Subject& subject, const ExplainCommand& options,
+                    const std::optional<Prompt>& corrupt) {
   constexpr Index kPatternsOfAllLayers = 128;  // longer prompts are run twice
   const ModelConfig& config = subject.model.config;
   const Index pos = subject.length() - 1;
@@ -82,7 +122,14 @@ Explanation explain(Session& session, const Subject& subject, const ExplainComma
   for (const std::string& site : lens_sites(config, false)) sites.push_back(site);
   for (Index layer = 0; all_patterns && layer < config.n_layers; ++layer)
     for (const std::string& site : attention_sites(layer)) sites.push_back(site);
-  const Trace trace = run_subject(session, subject, sites, LogitPositions::last);
+  // The run that ablations branch off; a model without layers has none.
+  std::optional<RerunBase> base;
+  Trace alone;
+  if (config.n_layers > 0)
+    base.emplace(rerun_base(session, subject, sites));
+  else
+    alone = run_subject(session, subject, sites, LogitPositions::last);
+  const Trace& trace = base ? base->trace() : alone;
 
   Explanation result;
   result.top = top_tokens(std::span<const float>(trace.logits.values()), std::max<Index>(1, options.top));
@@ -94,11 +141,19 @@ Explanation explain(Session& session, const Subject& subject, const ExplainComma
   result.heads = strongest_parts(result.attribution, PartKind::head, options.heads);
   result.mlps = strongest_parts(result.attribution, PartKind::mlp, options.heads);
   result.reads = read_heads(session, subject, trace, result.heads, all_patterns, pos);
+  if (base) result.causal = ablate(session, subject, *base, result.heads, target, corrupt);
   return result;
 }
 
-std::vector<std::string> assumptions(const Subject& subject) {
+std::vector<std::string> assumptions(const Subject& subject, const CausalEffects& causal) {
   std::vector<std::string> lines = attribution_assumptions(subject.model.config);
+  if (!causal.values.empty())
+    lines.emplace_back(
+        fmt::format("ablated: what the metric loses when a head's z becomes {}, everything behind it "
+                    "recomputed",
+                    causal.resampled ? "that of the corrupt prompt" : "its mean over this prompt"));
+  if (!causal.values.empty() && subject.model.config.logit_softcap > 0.0)
+    lines.emplace_back("ablated logits are those after the soft-cap");
   lines.emplace_back("the lens recomputes the final norm on every layer's state");
   lines.emplace_back("what a head reads most from is its attention × |v W_O|, as shares");
   return lines;
@@ -113,8 +168,13 @@ void print_json(Session& session, const Subject& subject, const Explanation& e, 
   result["lens"] = to_json(e.lens, names);
   result["heads"] = Json::array();
   for (std::size_t i = 0; i < e.heads.size(); ++i)
-    result["heads"].push_back({{"node", e.heads[i].node}, {"value", e.heads[i].value}, {"read", to_json(e.reads[i])}});
-  result["assumptions"] = assumptions(subject);
+    result["heads"].push_back({{"node", e.heads[i].node},
+                               {"value", e.heads[i].value},
+                               {"read", to_json(e.reads[i])},
+                               {"ablated", e.causal.values[i]},
+                               {"disagrees", e.causal.disagrees(i, e.heads[i].value)}});
+  result["ablation"] = e.causal.resampled ? "resample" : "mean";
+  result["assumptions"] = assumptions(subject, e.causal);
   options.json.print(session, result);
 }
 
@@ -141,13 +201,14 @@ void print_screen(Session& session, const Subject& subject, const Explanation& e
       fmt::format("{}  {}rank of {}", title("Logit lens"), wide(out) ? "top prediction of each layer's input, " : "",
                   subject.shown(e.attribution.target.token)),
       lens_lines(session, subject, e.lens))});
-  write({titled(title("Strongest heads"), head_lines(session, subject, e.heads, e.reads)),
+  write({titled(title("Strongest heads"), head_lines(session, subject, e.heads, e.reads, e.causal)),
          titled(e.mlps.empty() ? "" : title("and MLPs"), mlp_lines(session, e.mlps))});
+  out.write(disagreement_lines(session, e.heads, e.causal));
   if (const auto grid = grid_lines(session, subject.model.config, e.attribution); !grid.empty())
     write({titled(fmt::format("{}, tenths of the largest", title("Parts by layer")), grid)});
   out.write("\n");
   const Provenance source = provenance(session, subject);
-  out.write(note(out, fmt::format("{}", fmt::join(assumptions(subject), "; "))));
+  out.write(note(out, fmt::format("{}", fmt::join(assumptions(subject, e.causal), "; "))));
   out.write(note(out, fmt::format("{} · {} · weights {} (sampled sha256) · {} · seed {}", source.program,
                                   source.arithmetic, source.fingerprint.substr(0, 12),
                                   source.tokenizer.empty() ? "no tokenizer" : source.tokenizer, source.seed)));
@@ -166,6 +227,8 @@ void add_explain(Command& root, Session& session) {
   options->target.declare(command);
   command.option("--top", "K", options->top, "predictions to list (default 5)");
   command.option("--heads", "N", options->heads, "strongest heads and MLPs to list (default 5)");
+  command.option("--corrupt", "TEXT", options->corrupt,
+                 "ablate heads by resampling from this prompt (default: by their mean over the prompt)");
   options->json.declare(command);
   command.footer(
       "Example\n"
@@ -173,7 +236,8 @@ void add_explain(Command& root, Session& session) {
       "    --target ' Mary' --foil ' John'\n");
   command.on_run([&session, &command, options] {
     const Subject subject = open_subject(session, command, model_options(*options), options->prompt);
-    const Explanation explanation = explain(session, subject, *options);
+    const std::optional<Prompt> corrupt = read_corrupt(*options, command, subject);
+    const Explanation explanation = explain(session, subject, *options, corrupt);
     if (options->json.wanted())
       print_json(session, subject, explanation, *options);
     else
