@@ -147,10 +147,8 @@ std::string disagreement_lines(const Session& session, const std::vector<Attribu
   for (std::size_t i = 0; i < heads.size(); ++i)
     if (causal.disagrees(i, heads[i].value)) names.push_back(head_name(heads[i].layer, heads[i].head));
   if (names.empty()) return {};
-  const std::string text = fmt::format(
-      "≠ {}: what ablating does is not what the head writes to the logits itself; later parts pass it on, or make up "
-      "for it",
-      fmt::join(names, ", "));
+  const std::string text =
+      fmt::format("≠ {}: later parts pass on, or make up for, what the head writes", fmt::join(names, ", "));
   return fmt::format("  {}\n", wrapped(text, session.out.columns() - 4, "    "));
 }
 

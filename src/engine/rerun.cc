@@ -176,6 +176,24 @@ BasicTrace<Real> trace_of(const BasicTrace<Real>& group, const BasicTrace<Real>&
   return trace;
 }
 
+/// A base keeps the keys and values that a group of heads shares once.
+void check_base_edges(const ModelConfig& config, const Interventions& base) {
+  if (config.n_heads == config.n_kv_heads) return;
+  const Index heads_of_group = config.n_heads / config.n_kv_heads;
+  for (const EdgeIntervention& edges : base.edges)
+    for (const Edge& edge : edges.edges) {
+      const Reader& reader = edge.reader;
+      const bool copies =
+          reader.kind == Reader::Kind::head || reader.kind == Reader::Kind::k || reader.kind == Reader::Kind::v;
+      check(
+          !copies, ErrorCode::unsupported,
+          "variants of a run with the edge {}: the head reads keys and values that heads share; take edges into {} and "
+          "{}",
+          name(edge), name(Reader{Reader::Kind::group_k, reader.layer, reader.head / heads_of_group}),
+          name(Reader{Reader::Kind::group_v, reader.layer, reader.head / heads_of_group}));
+    }
+}
+
 /// The variants' interventions behind those of the run that they branch off.
 std::vector<Interventions> with_base(const Interventions& base, std::span<const Interventions> variants) {
   std::vector<Interventions> all(variants.begin(), variants.end());
@@ -260,6 +278,7 @@ BasicRerunBase<Real>::BasicRerunBase(const Model& model, std::span<const Tokens>
   check(model.config.n_layers > 0, ErrorCode::usage, "the model has no layers that variants could differ in");
   check(options.interventions.sites.empty(), ErrorCode::unsupported,
         "variants of a run with interventions at sites: give each variant those too, and edges or freezes to the run");
+  check_base_edges(model.config, options.interventions);
   interventions_ = options.interventions;
   auto state = std::make_shared<engine::BaseState<Real>>(batch);
   engine::Forward<Real> forward(model, batch, options);

@@ -37,7 +37,7 @@ class Explain(Case):
     def test_one_screen(self):
         text = self.ok("explain", SMOLLM2, IOI, "--target", " Mary", "--foil", " John")
         lines = text.splitlines()
-        self.assertLessEqual(len(lines), 52)
+        self.assertLessEqual(len(lines), 54)
         for wanted in ("no BOS", "13:␣to", "logit(␣Mary) − logit(␣John)", "closure", "Logit lens", "Strongest heads",
                        "ablated", "≠", "sampled sha256", "next: kirchhoff attn"):
             self.assertIn(wanted, text)

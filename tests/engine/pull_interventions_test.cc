@@ -101,7 +101,7 @@ class PullInterventions : public EveryFamily {
           both.sites.push_back(add);
           return metric(model_, both);
         },
-        kinks() ? 1e-7 : 1e-4);
+        kinks() ? 1e-7 : 3e-5);
     EXPECT_NEAR(along, want, (kinks() ? 1e-7 : 1e-9) * std::max(std::sqrt(norm), 1.0)) << site;
   }
 
@@ -207,11 +207,15 @@ TEST_P(PullInterventions, Edges) {
     edges.edit = edit;
     edges.positions = {0, 2, 5};
     if (edit != Edit::zero) edges.source.trace = source_;
+    // A first layer that sees nothing at all divides by a norm's epsilon alone: too curved for differences.
     for (const Edge& edge : all)
-      if (random.below(4) == 0) edges.edges.push_back(edge);
-    for (const SiteRef ref : sites_of(config()))
-      if (ref.layer != 1 && ref.site != Site::ln1_scale && ref.site != Site::ln1_normalized)
-        expect_site_gradient(ref, {.edges = {edges}}, random);
+      if (random.below(4) == 0 && (edit != Edit::zero || edge.writer.kind != Writer::Kind::embed))
+        edges.edges.push_back(edge);
+    for (const SiteRef ref : sites_of(config())) {
+      const bool by_reader = ref.site == Site::ln1_scale || ref.site == Site::ln1_normalized;
+      const bool refused = ref.site == Site::result || (grouped && ref.site == Site::attn_in);
+      if (ref.layer != 1 && !by_reader && !refused) expect_site_gradient(ref, {.edges = {edges}}, random);
+    }
   }
   PullOptions options;
   options.weights = true;

@@ -1,7 +1,7 @@
 // rerun() gives what run() gives with the same interventions: every kind of them, every family.
 #include "kirchhoff/engine/rerun.h"
 
-#include <algorithm>  // for max
+#include <algorithm>  // for any_of, max
 #include <utility>    // for move
 
 #include "engine/rerun_support.h"
@@ -61,6 +61,14 @@ class EveryFamilyReruns : public test::EveryFamily {
       EXPECT_LE(error, tolerance) << describe(accepted[v]);
       next += size;
     }
+  }
+
+  /// Keys and values that a group of heads shares are one thing in a run that others branch off.
+  bool leads_into_copies(const EdgeIntervention& edges) const {
+    return config().n_heads != config().n_kv_heads && std::ranges::any_of(edges.edges, [](const Edge& edge) {
+             const Reader::Kind kind = edge.reader.kind;
+             return kind == Reader::Kind::head || kind == Reader::Kind::k || kind == Reader::Kind::v;
+           });
   }
 
   static std::string describe(const Interventions& variant) {
@@ -135,7 +143,8 @@ TEST_P(EveryFamilyReruns, EqualRunWithEdges) {
 TEST_P(EveryFamilyReruns, BranchOffARunWithEdgesAndFreezes) {
   Draw draw(config(), other_, 2, 51);
   for (int round = 0; round < 3; ++round) {
-    base_interventions_.edges = {draw.edges()};
+    do base_interventions_.edges = {draw.edges()};
+    while (leads_into_copies(base_interventions_.edges[0]));
     base_interventions_.freezes = {draw.freeze()};
     std::vector<Interventions> variants;
     for (int i = 0; i < 24; ++i) {
@@ -144,6 +153,21 @@ TEST_P(EveryFamilyReruns, BranchOffARunWithEdgesAndFreezes) {
     }
     expect_equal<double>(variants, kDouble, kEverything);
     expect_equal<float>(variants, kFloat, kEverything);
+  }
+}
+
+TEST_P(EveryFamilyReruns, RefuseABaseInWhichSharedKeysAreSeveral) {
+  if (config().n_heads == config().n_kv_heads) GTEST_SKIP() << "no head shares keys";
+  for (const Reader::Kind kind : {Reader::Kind::head, Reader::Kind::k, Reader::Kind::v}) {
+    RunOptions options;
+    options.interventions.edges = {{.edges = {{{Writer::Kind::embed}, {kind, 1, 1}}}, .edit = Edit::zero}};
+    try {
+      const RerunBase base(model_, batch_, options);
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unsupported);
+      EXPECT_NE(std::string(error.what()).find("a1.g"), std::string::npos) << error.what();
+    }
   }
 }
 

@@ -3,12 +3,18 @@
 
 #include <cmath>    // for abs, isfinite
 #include <cstring>  // for memcmp
+#include <ostream>  // for ostream
 #include <string>   // for string
 #include <vector>   // for vector
 
 #include "kirchhoff/base/random.h"
 #include "kirchhoff/engine/run.h"
 #include "kirchhoff/model/random_model.h"
+
+namespace kirchhoff {
+/// What a test's name and its failures call its parameter.
+inline void PrintTo(const NamedShape& shape, std::ostream* out) { *out << shape.name; }
+}  // namespace kirchhoff
 
 namespace kirchhoff::test {
 
