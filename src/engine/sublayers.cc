@@ -268,8 +268,10 @@ void Forward<Real>::rotate(Index layer, Rows x, RowMap rows) {
   const Index table = config_.rotary_table_of_layer[static_cast<std::size_t>(layer)];
   const Rotation& all = rotations_[static_cast<std::size_t>(table)];
   BasicTensor<Real> cos, sin;
-  Rotation rotation = all;
-  if (!rows.contiguous()) {
+  Rotation rotation;
+  if (rows.contiguous()) {  // the tables have room for the most rows that a run has at a time
+    rotation = {all.cos.rows(rows.first, x.dim[0]), all.sin.rows(rows.first, x.dim[0])};
+  } else {
     cos = gather_rows(all.cos, rows.gathered);
     sin = gather_rows(all.sin, rows.gathered);
     rotation = {cos.template view<2>(), sin.template view<2>()};

@@ -1,6 +1,8 @@
 // Gradients at every site, and under interventions of every kind, against central differences.
 #include <gtest/gtest.h>
 
+#include <span>  // for span
+
 #include "engine/pull_support.h"
 #include "kirchhoff/engine/intervention.h"
 #include "kirchhoff/engine/sites.h"
@@ -147,7 +149,7 @@ TEST_P(PullInterventions, EveryEditAtEverySite) {
   std::size_t turn = 0;
   for (const SiteRef ref : sites_of(config())) {
     if (ref.layer != 1 && info(ref.site).per_layer()) continue;
-    for (int repeat = 0; repeat < 3; ++repeat) {
+    for (std::size_t repeat = 0; repeat < cases(3); ++repeat) {
       const Edit edit = kEdits[turn++ % 8];
       const bool one = has_axis(ref.site, Axis::one), keys = has_axis(ref.site, Axis::key_pos);
       if (edit == Edit::project_out && (one || keys)) continue;
@@ -202,7 +204,8 @@ TEST_P(PullInterventions, Edges) {
   const bool grouped = config().n_heads != config().n_kv_heads;
   const std::vector<Edge> all = Graph(config(), {.native_kv_heads = grouped}).edges();
   Random random(8);
-  for (const Edit edit : {Edit::zero, Edit::resample, Edit::mean}) {
+  const Edit edits[] = {Edit::resample, Edit::zero, Edit::mean};
+  for (const Edit edit : std::span(edits).first(cases(3))) {
     EdgeIntervention edges;
     edges.edit = edit;
     edges.positions = {0, 2, 5};

@@ -32,6 +32,9 @@ constexpr const char* kModels[] = {"smollm2-135m-instruct-q4_1", "gemma3-270m-q4
 class RealModels : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
+#ifdef KIRCHHOFF_SANITIZED
+    GTEST_SKIP() << "the small models pass the same lines";
+#endif
     const std::string name = GetParam();
     gguf_ = from_environment("KIRCHHOFF_MODELS", KIRCHHOFF_SOURCE_DIR "/models") + "/" + name + ".gguf";
     const std::string json =

@@ -112,7 +112,7 @@ TEST_P(EveryFamilyReruns, EqualRunAtEverySite) {
   Draw draw(config(), other_, 2, 11);
   std::vector<Interventions> variants;
   for (const SiteRef& ref : sites_of(config()))
-    for (int i = 0; i < 2; ++i) variants.emplace_back().sites.push_back(draw.intervention(ref));
+    for (std::size_t i = 0; i < test::cases(2); ++i) variants.emplace_back().sites.push_back(draw.intervention(ref));
   expect_equal<double>(variants, kDouble, kEverything);
   expect_equal<float>(variants, kFloat, kEverything);
 }
@@ -121,7 +121,7 @@ TEST_P(EveryFamilyReruns, EqualRunWithSeveralAtOnce) {
   for (const std::uint64_t seed : {21U, 22U, 23U}) {
     Draw draw(config(), other_, 2, seed);
     std::vector<Interventions> variants;
-    for (int i = 0; i < 40; ++i) variants.push_back(draw.variant());
+    for (std::size_t i = 0; i < test::cases(40); ++i) variants.push_back(draw.variant());
     expect_equal<double>(variants, kDouble, kEverything);
     expect_equal<float>(variants, kFloat, kEverything);
   }
@@ -130,8 +130,8 @@ TEST_P(EveryFamilyReruns, EqualRunWithSeveralAtOnce) {
 TEST_P(EveryFamilyReruns, EqualRunWithEdges) {
   Draw draw(config(), other_, 2, 41);
   std::vector<Interventions> variants;
-  for (int i = 0; i < 60; ++i) variants.emplace_back().edges.push_back(draw.edges());
-  for (int i = 0; i < 20; ++i) {  // several, and beside others
+  for (std::size_t i = 0; i < test::cases(60); ++i) variants.emplace_back().edges.push_back(draw.edges());
+  for (std::size_t i = 0; i < test::cases(20); ++i) {  // several, and beside others
     Interventions& variant = variants.emplace_back();
     if (i % 2 == 0) variant = draw.variant();
     variant.edges = {draw.edges(), draw.edges()};
@@ -142,7 +142,7 @@ TEST_P(EveryFamilyReruns, EqualRunWithEdges) {
 
 TEST_P(EveryFamilyReruns, BranchOffARunWithEdgesAndFreezes) {
   Draw draw(config(), other_, 2, 51);
-  for (int round = 0; round < 3; ++round) {
+  for (std::size_t round = 0; round < test::cases(3); ++round) {
     do base_interventions_.edges = {draw.edges()};
     while (leads_into_copies(base_interventions_.edges[0]));
     base_interventions_.freezes = {draw.freeze()};
