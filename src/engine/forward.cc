@@ -123,8 +123,12 @@ void Forward<Real>::allocate_workspace() {
   const Index n = resumed() ? branches_->most_rows : layout_.rows();
   if (options_.cache != nullptr) options_.cache->reserve(layout_.past() + n);
   const std::vector<Part> parts = workspace_parts(config_, n, options_.cache != nullptr);
-  workspace_ = BasicTensor<Real>::uninitialised({workspace_size(config_, n)});
-  Real* next = workspace_.data();
+  BasicTensor<Real>& workspace = resumed() ? branches_->workspace : workspace_;
+  if (const Index size = workspace_size(config_, n); workspace.empty() || workspace.size() < size) {
+    workspace = BasicTensor<Real>();  // before there is another
+    workspace = BasicTensor<Real>::uninitialised({size});
+  }
+  Real* next = workspace.data();
   const auto place = [&next](Rows& rows, const Part& part) {
     rows = Rows(next, {part.height, part.width});
     next += part.padded();

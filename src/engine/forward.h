@@ -31,6 +31,7 @@ struct Branches {
   const BaseState<Real>& base;
   const BranchPlan& plan;
   Index most_rows = 0;                             ///< that the plan has at once
+  BasicTensor<Real>& workspace;                    ///< one for all runs of a sweep, grown where it is too small
   const BasicTensor<Real>* base_logits = nullptr;  ///< of sequences without rows; null: all have them
   const Tensor* unembedding = nullptr;             ///< the columns that are read, [columns, d_model]; null: all
   const std::vector<Index>* columns = nullptr;     ///< their numbers, with `unembedding`

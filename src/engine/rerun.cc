@@ -221,12 +221,14 @@ RerunCost rerun_all(const Model& model, const BasicRerunBase<Real>& base, const 
 
   // What a sequence without rows gives: the base's own logits, as a variant in which nothing is changed.
   BasicTrace<Real> recorded;
+  BasicTensor<Real> workspace;
   const auto resume = [&](const engine::BranchPlan& plan, const BasicTensor<Real>* base_logits,
                           std::span<const Interventions> interventions, RerunCost& cost) {
     const engine::VariantEditors<Real> editors(model, state.layout, with_base(base.interventions(), interventions));
     const engine::Branches<Real> branches{.base = state,
                                           .plan = plan,
                                           .most_rows = plan.cost(groups.columns()).most_rows,
+                                          .workspace = workspace,
                                           .base_logits = base_logits,
                                           .unembedding = options.columns.empty() ? nullptr : &unembedding,
                                           .columns = &options.columns,
