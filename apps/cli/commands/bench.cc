@@ -1,5 +1,10 @@
 #include "kirchhoff/engine/bench.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>  // for mallopt
+#endif
+
+#include <limits>  // for numeric_limits
 #include <memory>  // for make_shared
 
 #include "commands.h"
@@ -116,7 +121,17 @@ struct BackwardCommand {
   JsonOption json;
 };
 
+/// Freed blocks stay with the process, so that runs do not fetch the same pages anew each time: as a training loop's
+/// should, and as PyTorch keeps them.
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, std::numeric_limits<int>::max());
+  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+#endif
+}
+
 int backward_command(Session& session, const BackwardCommand& options) {
+  keep_freed_memory();
   check(options.bench.tokens > 1 && options.bench.repeats > 0, ErrorCode::usage,
         "options '--tokens' must be 2 or more and '--repeats' 1 or more");
   const Model model = random_model(shape_of(options.shape), session.seed);
