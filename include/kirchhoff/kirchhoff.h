@@ -67,3 +67,8 @@
 #include "kirchhoff/tensor/tensor.h"
 #include "kirchhoff/tensor/view.h"
 #include "kirchhoff/text/tokenizer.h"
+#include "kirchhoff/weights/composition.h"
+#include "kirchhoff/weights/factored_matrix.h"
+#include "kirchhoff/weights/head_matrices.h"
+#include "kirchhoff/weights/spectrum.h"
+#include "kirchhoff/weights/token_circuit.h"
