@@ -60,6 +60,7 @@
 #include "kirchhoff/observe/attribution.h"
 #include "kirchhoff/observe/lens.h"
 #include "kirchhoff/observe/prediction.h"
+#include "kirchhoff/study/circuit_json.h"
 #include "kirchhoff/study/patch_json.h"
 #include "kirchhoff/study/provenance.h"
 #include "kirchhoff/study/result_json.h"

@@ -166,34 +166,34 @@ HeadMatrices head_matrices(const Model& model, Index layer, Index head, const He
   return folding::head_matrices(model, layer, head, form, true);
 }
 
-std::vector<std::string> head_form_notes(const ModelConfig& config, const Weights& weights, const HeadForm& form) {
+std::vector<std::string> head_form_notes(const Model& model, const HeadForm& form, bool scores) {
+  const ModelConfig& config = model.config;
+  const LayerWeights& first = model.weights.layers.front();
   std::vector<std::string> notes;
-  const LayerWeights& first = weights.layers.front();
+  const auto add = [&notes](bool applies, const char* sentence) {
+    if (applies) notes.emplace_back(sentence);
+  };
+  const bool norm_before = config.norm != NormKind::none && config.pre_norm,
+             layer_norm = config.norm == NormKind::layer_norm;
   if (form.raw) {
-    notes.push_back("weights as in the file: no norm folded, nothing centred, scores not scaled");
+    notes.emplace_back("weights as in the file: no norm folded, nothing centred, scores not scaled");
   } else {
-    if (config.norm != NormKind::none && config.pre_norm)
-      notes.push_back(
-          config.norm == NormKind::layer_norm
-              ? "the gain of the norm before the head is folded into its weights, which are then centred over d_model"
-              : "the gain of the norm before the head is folded into its weights");
-    if (config.post_norm)
-      notes.push_back("the gain of the norm behind the attention is folded into W_O; its divisor is left out");
-    if (config.qk_norm == QkNorm::full_width)
-      notes.push_back("the gains of the q/k norm are folded in; its divisors, which all heads share, are left out");
-    if (config.qk_norm == QkNorm::per_head) notes.push_back("the gains of the q/k norm are folded in");
-    if (config.attn_softcap > 0.0) notes.push_back("scores are those before the soft-cap");
+    add(norm_before && layer_norm,
+        "the gain of the norm before the head is folded into its weights, which are then centred over d_model");
+    add(norm_before && !layer_norm, "the gain of the norm before the head is folded into its weights");
+    add(config.post_norm, "the gain of the norm behind the attention is folded into W_O; its divisor is left out");
+    add(scores && config.qk_norm == QkNorm::full_width,
+        "the gains of the q/k norm are folded in; its divisors, which all heads share, are left out");
+    add(scores && config.qk_norm == QkNorm::per_head, "the gains of the q/k norm are folded in");
+    add(scores && config.attn_softcap > 0.0, "scores are those before the soft-cap");
   }
-  if (first.b_Q.present() || first.b_K.present() || first.ln1.b.present())
-    notes.push_back("biases, the norm's included, are left out");
-  if (config.positions == Positions::rotary)
-    notes.push_back(
-        form.offset == 0
-            ? std::string("QK is that of a token with itself (offset 0): the rotation makes another for each distance")
-            : fmt::format("QK is that of keys {} positions behind the query", form.offset));
-  if (config.positions == Positions::alibi) notes.push_back("the bias by distance (ALiBi) is left out");
-  if (config.positions == Positions::learned || config.positions == Positions::shortformer)
-    notes.push_back("tokens alone: what positions contribute is left out");
+  add(first.ln1.b.present() || (scores ? first.b_Q.present() || first.b_K.present() : first.b_V.present()),
+      "biases, the norm's included, are left out");
+  if (scores && config.positions == Positions::rotary)
+    notes.push_back(form.offset == 0
+                        ? "QK is that of a token with itself (offset 0): the rotation makes another for each distance"
+                        : fmt::format("QK is that of keys {} positions behind the query", form.offset));
+  add(scores && config.positions == Positions::alibi, "the bias by distance (ALiBi) is left out");
   return notes;
 }
 

@@ -120,7 +120,9 @@ TokenCircuit token_circuit(const Model& model, const HeadMatrices& head, Circuit
 
 std::vector<std::string> circuit_notes(const Model& model, CircuitKind kind, const CircuitOptions& options) {
   const ModelConfig& config = model.config;
-  std::vector<std::string> notes = head_form_notes(config, model.weights, options.form);
+  std::vector<std::string> notes = head_form_notes(model, options.form, kind == CircuitKind::qk);
+  if (config.positions == Positions::learned || (kind == CircuitKind::qk && config.positions == Positions::shortformer))
+    notes.emplace_back("tokens alone: what positions contribute is left out");
   if (options.form.raw) return notes;
   const bool norm = config.norm != NormKind::none;
   if (norm && config.pre_norm)

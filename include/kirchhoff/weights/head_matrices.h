@@ -34,8 +34,9 @@ struct HeadMatrices {
 /// Errors: usage (no such head, a negative offset, an offset without rotary positions).
 HeadMatrices head_matrices(const Model& model, Index layer, Index head, const HeadForm& form = {});
 
-/// Sentences that say what was folded and what was left out, for results.
-std::vector<std::string> head_form_notes(const ModelConfig& config, const Weights& weights, const HeadForm& form);
+/// Sentences that say what was folded and what was left out, for results; with `scores` also what concerns q and k
+/// alone.
+std::vector<std::string> head_form_notes(const Model& model, const HeadForm& form, bool scores);
 
 /// `reader` with its keys read from what `writer` wrote: W_QK of the result is W_QK (W_V W_O)^T of the writer's, a term
 /// of K-composition (framework-math, section 7). Norms between the two are folded, their divisors left out.
