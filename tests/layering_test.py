@@ -21,6 +21,7 @@ HEADER_PLACES = [
                                     "include/kirchhoff/text/", "include/kirchhoff/model/", "include/kirchhoff/study/",
                                     "apps/"]),
     (r"(oneapi/)?dnnl.*|omp\.h", ["src/kernels/gemm_onednn"]),
+    (r"Eigen/.*", ["src/weights/dense.cc"]),
     (r"zlib\.h", ["src/io/", "apps/"]),  # in apps: its version
     (r"pcre2\.h", ["src/text/"]),
     (r"utf8proc\.h", ["src/text/", "apps/"]),  # in apps: how many columns a character takes

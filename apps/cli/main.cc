@@ -18,6 +18,9 @@ void add_commands(Command& root, Session& session) {
   add_dla(root, session);
   add_attn(root, session);
   add_patch(root, session);
+  add_ov(root, session);
+  add_qk(root, session);
+  add_compose(root, session);
   add_tokens(root, session);
   add_model(root, session);
   add_inspect(root, session);
