@@ -61,6 +61,7 @@
 #include "kirchhoff/observe/lens.h"
 #include "kirchhoff/observe/paths.h"
 #include "kirchhoff/observe/prediction.h"
+#include "kirchhoff/observe/qk_terms.h"
 #include "kirchhoff/study/patch_json.h"
 #include "kirchhoff/study/path_json.h"
 #include "kirchhoff/study/provenance.h"
