@@ -19,6 +19,7 @@ void add_commands(Command& root, Session& session) {
   add_attn(root, session);
   add_paths(root, session);
   add_qk_terms(root, session);
+  add_heads(root, session);
   add_patch(root, session);
   add_tokens(root, session);
   add_model(root, session);
