@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>  // for find, max, min, stable_sort
-#include <set>        // for set
+#include <algorithm>  // for find, max, min, sort
+#include <cmath>      // for sqrt
+#include <utility>    // for pair
 
-#include "kirchhoff/base/random.h"
 #include "kirchhoff/intervene/head_ablation.h"
 
 namespace kirchhoff {
@@ -15,42 +15,50 @@ using Heads = std::vector<std::pair<Index, Index>>;
 
 bool is_checked(Role role) { return role == Role::induction || role == Role::previous_token; }
 
-/// The heads that are ablated: the best of each checked role, then the controls.
-struct Ablated {
-  Heads heads;
-  std::size_t candidates = 0;  ///< how many of them have a role
-};
-
-Ablated choose(const std::vector<NamedHead>& named, const HeadCheckOptions& options) {
-  Ablated chosen;
-  std::set<std::pair<Index, Index>> with_role;
+/// The best heads of each checked role.
+Heads candidates(const std::vector<NamedHead>& named, Index top) {
+  Heads chosen;
   for (const Role role : {Role::induction, Role::previous_token}) {
     std::vector<std::pair<double, std::pair<Index, Index>>> of_role;
     for (const NamedHead& head : named)
       for (const HeadRole& has : head.roles)
         if (has.role == role) of_role.push_back({-has.score.value, {head.scores.layer, head.scores.head}});
-    std::stable_sort(of_role.begin(), of_role.end());
-    for (std::size_t i = 0; i < of_role.size(); ++i) {
-      const auto& head = of_role[i].second;
-      with_role.insert(head);
-      if (i < static_cast<std::size_t>(options.top) &&
-          std::find(chosen.heads.begin(), chosen.heads.end(), head) == chosen.heads.end())
-        chosen.heads.push_back(head);
-    }
-  }
-  chosen.candidates = chosen.heads.size();
-  Heads others;
-  for (const NamedHead& head : named)
-    if (const std::pair<Index, Index> at{head.scores.layer, head.scores.head}; !with_role.contains(at))
-      others.push_back(at);
-  Random random(options.seed);
-  for (Index i = 0; i < options.controls && !others.empty(); ++i) {
-    const auto drawn = others.begin() + random.below(static_cast<Index>(others.size()));
-    chosen.heads.push_back(*drawn);
-    others.erase(drawn);
+    std::sort(of_role.begin(), of_role.end());
+    of_role.resize(std::min(of_role.size(), static_cast<std::size_t>(top)));
+    for (const auto& [score, head] : of_role)
+      if (std::find(chosen.begin(), chosen.end(), head) == chosen.end()) chosen.push_back(head);
   }
   return chosen;
 }
+
+/// What each head's ablation adds to the loss of the last of `tokens`, in nats.
+std::vector<double> added_losses(const Model& model, Tokens tokens, const Heads& heads) {
+  const PatchMetric metric{.target = tokens.back(), .kind = PatchMetric::Kind::log_probability};
+  tokens.pop_back();
+  const RerunBase base(model, std::span(&tokens, 1),
+                       {.capture = {"blocks.*.attn.hook_z"}, .logits = LogitPositions::last});
+  const double own = metric.of_row(std::span<const float>(base.trace().logits.values()));
+  std::vector<double> added = ablate_heads(model, base, heads, metric, {.source = base.trace()});
+  for (double& value : added) value = own - value;
+  return added;
+}
+
+/// Mean and standard error, as they grow.
+struct Moments {
+  double sum = 0.0, squares = 0.0;
+  Index count = 0;
+  void add(double x) {
+    sum += x;
+    squares += x * x;
+    ++count;
+  }
+  double mean() const { return sum / static_cast<double>(count); }
+  double error() const {
+    if (count < 2) return 0.0;
+    const auto n = static_cast<double>(count);
+    return std::sqrt(std::max(0.0, squares - sum * sum / n) / (n * (n - 1.0)));
+  }
+};
 
 Json null_json(const NullBand& null) { return {{"mean", null.mean}, {"high", null.high}}; }
 
@@ -90,36 +98,34 @@ void check_roles(const Model& model, std::span<const PeriodicTokens> sequences, 
   check(model.config.d_vocab_out >= model.config.d_vocab, ErrorCode::unsupported,
         "the causal check needs a model that predicts the tokens it reads; this one reads {} tokens and predicts {}",
         model.config.d_vocab, model.config.d_vocab_out);
-  const Ablated chosen = choose(heads, options);
-  if (chosen.candidates == 0) return;
-  std::vector<double> added(chosen.heads.size(), 0.0);
+  const Heads chosen = candidates(heads, options.top);
+  if (chosen.empty()) return;
+  std::vector<Moments> repeated(chosen.size()), fresh(chosen.size());
   for (std::size_t s = 0; s < sequences.size(); ++s) {
     report(options.progress, "ablations", static_cast<Index>(s), static_cast<Index>(sequences.size()));
-    Tokens tokens = sequences[s].tokens;
-    const PatchMetric metric{.target = tokens.back(), .kind = PatchMetric::Kind::log_probability};
-    tokens.pop_back();
-    const RerunBase base(model, std::span(&tokens, 1),
-                         {.capture = {"blocks.*.attn.hook_z"}, .logits = LogitPositions::last});
-    const double own = metric.of_row(std::span<const float>(base.trace().logits.values()));
-    const std::vector<double> ablated = ablate_heads(model, base, chosen.heads, metric, {.source = base.trace()});
-    for (std::size_t i = 0; i < added.size(); ++i)
-      added[i] += (own - ablated[i]) / static_cast<double>(sequences.size());
-  }
-  NullBand null;
-  const auto controls = static_cast<double>(chosen.heads.size() - chosen.candidates);
-  for (std::size_t i = chosen.candidates; i < added.size(); ++i) {
-    null.mean += added[i] / controls;
-    null.high = i == chosen.candidates ? added[i] : std::max(null.high, added[i]);
+    const PeriodicTokens& sequence = sequences[s];
+    const Index first_block = sequence.offset + sequence.period;
+    check(first_block >= 2, ErrorCode::usage,
+          "the causal check compares with the last token of the first block: nothing comes before it");
+    const std::vector<double> again = added_losses(model, sequence.tokens, chosen);
+    const std::vector<double> once =
+        added_losses(model, Tokens(sequence.tokens.begin(), sequence.tokens.begin() + first_block), chosen);
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      repeated[i].add(again[i]);
+      fresh[i].add(once[i]);
+    }
   }
   for (NamedHead& head : heads) {
-    const auto end = chosen.heads.begin() + static_cast<std::ptrdiff_t>(chosen.candidates);
-    const auto found = std::find(chosen.heads.begin(), end, std::pair(head.scores.layer, head.scores.head));
-    if (found == end) continue;
-    const double loss = added[static_cast<std::size_t>(found - chosen.heads.begin())];
+    const auto found = std::find(chosen.begin(), chosen.end(), std::pair(head.scores.layer, head.scores.head));
+    if (found == chosen.end()) continue;
+    const auto i = static_cast<std::size_t>(found - chosen.begin());
+    const NullBand null{fresh[i].mean(), fresh[i].mean() + 2.0 * fresh[i].error()};
+    const AblationEffect effect{repeated[i].mean(), repeated[i].error(), null};
     for (HeadRole& role : head.roles) {
       if (!is_checked(role.role)) continue;
-      role.ablation = AblationEffect{loss, null};
-      if (controls > 0.0 && loss > null.high && loss > 0.0) role.evidence = Evidence::causal;
+      role.ablation = effect;
+      if (sequences.size() > 1 && effect.loss - 2.0 * effect.error > std::max(0.0, null.high))
+        role.evidence = Evidence::causal;
     }
   }
 }
@@ -143,8 +149,10 @@ Json to_json(const NamedHead& head) {
   result["null"] = std::move(nulls);
   result["roles"] = Json::array();
   for (const HeadRole& role : head.roles) {
-    Json ablation =
-        role.ablation ? Json{{"loss", role.ablation->loss}, {"null", null_json(role.ablation->null)}} : Json();
+    Json ablation = role.ablation ? Json{{"loss", role.ablation->loss},
+                                         {"error", role.ablation->error},
+                                         {"null", null_json(role.ablation->null)}}
+                                  : Json();
     result["roles"].push_back({{"role", name(role.role)},
                                {"score", role.score.value},
                                {"null", null_json(role.score.null)},

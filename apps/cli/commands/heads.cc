@@ -57,48 +57,41 @@ std::vector<PeriodicTokens> sequences_of(const HeadsCommand& options, const Sess
 }
 
 std::string role_text(const HeadRole& role) {
-  std::string text = fmt::format("{} ({}", name(role.role), name(role.evidence));
-  if (role.ablation) text += fmt::format(", ablated {:+.2f} nats", role.ablation->loss);
-  return text + ")";
+  std::string text = fmt::format("{}, {}", name(role.role), name(role.evidence));
+  if (role.ablation) text += fmt::format(" {:+.2f}", role.ablation->loss);
+  return text;
 }
 
-double strength(const NamedHead& head) {
-  double best = 0.0;
-  for (const HeadRole& role : head.roles) best = std::max(best, role.score.value);
-  return best;
+/// Heads that work on content first, those that rest on a position last; within a role by score.
+std::pair<int, double> list_order(const NamedHead& head) {
+  constexpr Role kOrder[] = {Role::induction, Role::previous_token, Role::duplicate_token,
+                             Role::copying,   Role::current_token,  Role::first_token};
+  for (int place = 0; place < 6; ++place)
+    for (const HeadRole& role : head.roles)
+      if (role.role == kOrder[place]) return {place, -role.score.value};
+  return {6, 0.0};
 }
 
 std::string heads_table(const Session& session, const std::vector<NamedHead>& heads) {
   Table table({{"head"},
-               {"previous", true},
-               {"induction", true},
+               {"prev", true},
+               {"induct", true},
                {"chance", true},
-               {"duplicate", true},
-               {"current", true},
+               {"dupl", true},
+               {"same", true},
                {"first", true},
-               {"copying", true},
-               {"roles (evidence)"}});
+               {"copy", true},
+               {"role, evidence"}});
   for (const NamedHead& head : heads) {
     const HeadScores& s = head.scores;
     std::string roles;
-    for (const HeadRole& role : head.roles) roles += (roles.empty() ? "" : ", ") + role_text(role);
+    for (const HeadRole& role : head.roles) roles += (roles.empty() ? "" : "; ") + role_text(role);
     const auto two = [](double value) { return fmt::format("{:.2f}", value); };
     table.add({head_name(s.layer, s.head), two(s.previous_token.value), two(s.induction.value),
                two(s.induction.null.high), two(s.duplicate_token.value), two(s.current_token.value),
                two(s.first_token.value), s.copying ? fmt::format("{:+.2f}", s.copying->value) : "–", roles});
   }
   return table.render(session.out);
-}
-
-std::string causal_line(const std::vector<NamedHead>& heads) {
-  for (const NamedHead& head : heads)
-    for (const HeadRole& role : head.roles)
-      if (role.ablation)
-        return fmt::format(
-            "causal: mean ablation of the head adds more to the loss of a repeated token than that of every other head "
-            "drawn (those: {:+.3f} on average, {:+.3f} at most, nats)",
-            role.ablation->null.mean, role.ablation->null.high);
-  return "causal: no head with a role that is checked (induction, previous-token)";
 }
 
 int heads_command(Session& session, const HeadsCommand& options) {
@@ -117,9 +110,7 @@ int heads_command(Session& session, const HeadsCommand& options) {
     std::vector<NamedHead> named =
         name_heads(score_heads(subject.model, sequences, {.seed = session.seed, .progress = printer.callback()}),
                    options.threshold);
-    if (causal)
-      check_roles(subject.model, sequences, named,
-                  {.top = options.check, .seed = session.seed, .progress = printer.callback()});
+    if (causal) check_roles(subject.model, sequences, named, {.top = options.check, .progress = printer.callback()});
     return named;
   }();
 
@@ -147,12 +138,11 @@ int heads_command(Session& session, const HeadsCommand& options) {
                               first.offset > 0 ? fmt::format(", {} before", first.offset) : "", first.period)));
   if (!options.all) {
     std::stable_sort(heads.begin(), heads.end(),
-                     [](const NamedHead& a, const NamedHead& b) { return strength(a) > strength(b); });
+                     [](const NamedHead& a, const NamedHead& b) { return list_order(a) < list_order(b); });
     const auto named = std::find_if(heads.begin(), heads.end(), [](const NamedHead& h) { return h.roles.empty(); });
     heads.erase(named, heads.end());
   }
   const Index with_role = static_cast<Index>(heads.size());
-  const std::string checked = causal_line(heads);
   if (!options.all && with_role > options.top) heads.resize(static_cast<std::size_t>(options.top));
   session.out.write(fmt::format("\n{}\n", session.out.paint(Style::title, "What heads do")));
   session.out.write(heads.empty() ? "  no head has a role\n" : heads_table(session, heads));
@@ -164,8 +154,15 @@ int heads_command(Session& session, const HeadsCommand& options) {
       session.out, fmt::format("a role is given from a score of {:.2f} on, above its null band; observational: from a "
                                "pattern, attributional: from direct paths",
                                options.threshold)));
-  session.out.write(note(session.out, "chance: the highest induction score over the same tokens shuffled"));
-  if (causal) session.out.write(note(session.out, checked));
+  session.out.write(
+      note(session.out,
+           "prev, same, first: attention to the previous position, the query's own, the first; induct, "
+           "dupl: to the token after an earlier copy, to the copy itself; chance: the highest induct over "
+           "the same tokens shuffled; copy: −1 to 1"));
+  if (causal)
+    session.out.write(note(session.out,
+                           "+X: nats that mean ablation of the head adds to the loss of a repeated token; causal where "
+                           "that is beyond twice its error and more than what it adds for a token that is new"));
   if (!options.no_causal && !predicts_own)
     session.out.write(note(session.out, "not checked by ablation: the model predicts other tokens than it reads"));
   return 0;

@@ -1,9 +1,8 @@
 #pragma once
-#include <cstdint>      // for uint8_t, uint64_t
+#include <cstdint>      // for uint8_t
 #include <optional>     // for optional
 #include <span>         // for span
 #include <string_view>  // for string_view
-#include <utility>      // for pair
 #include <vector>       // for vector
 
 #include "kirchhoff/observe/head_scores.h"
@@ -15,7 +14,7 @@ namespace kirchhoff {
 enum class Evidence : std::uint8_t {
   observational,  ///< a pattern
   attributional,  ///< weights and direct paths
-  causal,         ///< an ablation whose effect exceeds that of other heads
+  causal,         ///< an ablation that hurts where the head should work, and hurts more there than elsewhere
 };
 enum class Role : std::uint8_t { previous_token, induction, duplicate_token, current_token, first_token, copying };
 /// "observational", "previous-token", ...
@@ -24,8 +23,9 @@ std::string_view name(Role role);
 
 /// What ablating a head does to the prediction of repeated tokens.
 struct AblationEffect {
-  double loss = 0.0;  ///< nats that it adds to the loss of the last repeated token, mean over the sequences
-  NullBand null;      ///< the same of heads drawn from those without a role that is checked
+  double loss = 0.0;   ///< nats that it adds to the loss of a repeated token, mean over the sequences
+  double error = 0.0;  ///< standard error of that mean; 0 for one sequence
+  NullBand null;       ///< the same for a token that has not appeared before: mean, and mean + 2 standard errors
 };
 
 /// A role with what earned it.
@@ -33,7 +33,8 @@ struct HeadRole {
   Role role{};
   Score score;
   Evidence evidence = Evidence::observational;
-  std::optional<AblationEffect> ablation;  ///< of checked roles; `evidence` is causal if its loss exceeds null.high
+  /// Of checked roles. `evidence` is causal if there are several sequences and loss - 2 error > max(0, null.high).
+  std::optional<AblationEffect> ablation;
 };
 
 struct NamedHead {
@@ -48,22 +49,21 @@ inline constexpr double kRoleScore = 0.4;
 std::vector<NamedHead> name_heads(std::vector<HeadScores> scores, double threshold = kRoleScore);
 
 struct HeadCheckOptions {
-  Index top = 4;       ///< of each checked role, the heads with the highest scores
-  Index controls = 8;  ///< heads to compare with, as far as there are any
-  std::uint64_t seed = 0;
+  Index top = 4;  ///< of each checked role, the heads with the highest scores
   Progress progress{};
 };
 
 /// The causal check of the roles induction and previous-token, whose heads together predict repeated tokens: z of one
-/// head at a time becomes its mean over the positions of the same run, everything behind is recomputed, and the loss of
-/// each sequence's last token, which has appeared before, is compared with that of the run as it is. Needs a model that
-/// predicts the tokens it reads (Error{unsupported} otherwise). Errors as rerun().
+/// head at a time becomes its mean over the positions of the same run, and everything behind is recomputed. What that
+/// adds to the loss of each sequence's last token, which has appeared before, is compared with what it adds to the loss
+/// of the last token of the first block, which has not. Errors: unsupported (a model that predicts other tokens than it
+/// reads); usage (nothing comes before the first block's last token); as rerun().
 void check_roles(const Model& model, std::span<const PeriodicTokens> sequences, std::vector<NamedHead>& heads,
                  const HeadCheckOptions& options = {});
 
 /// {"head": "a1.h3", "previous_token", "current_token", "first_token", "induction", "duplicate_token",
 /// "prefix_matching", "copying", "copying_skipped", "null": {"induction": {"mean", "high"}, ...},
-/// "roles": [{"role", "score", "null", "evidence", "ablation": {"loss", "null"} or null}, ...]}.
+/// "roles": [{"role", "score", "null", "evidence", "ablation": {"loss", "error", "null"} or null}, ...]}.
 Json to_json(const NamedHead& head);
 
 }  // namespace kirchhoff
