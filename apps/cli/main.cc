@@ -17,6 +17,9 @@ void add_commands(Command& root, Session& session) {
   add_lens(root, session);
   add_dla(root, session);
   add_attn(root, session);
+  add_paths(root, session);
+  add_qk_terms(root, session);
+  add_heads(root, session);
   add_patch(root, session);
   add_ov(root, session);
   add_qk(root, session);

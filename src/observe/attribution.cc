@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cmath>  // for abs, tanh
+#include <cmath>  // for abs
 
 #include "kirchhoff/base/parallel.h"
 #include "observe/logit_direction.h"
@@ -38,25 +38,6 @@ std::vector<AttributionPart> layer_parts(const Model& model, const BasicTrace<Re
     parts.push_back({fmt::format("m{}", layer), PartKind::mlp, layer, -1,
                      dot(stream, at_position(trace, Site::mlp_out, layer, pos).data())});
   return parts;
-}
-
-/// The model's own logit (difference), before the soft-cap and after it.
-template <class Real>
-void own_number(const Model& model, const BasicTrace<Real>& trace, Attribution& result) {
-  const LogitTarget& target = result.target;
-  const auto difference = [&](const BasicTensor<Real>& logits) {
-    const Index row = logits.dim(1) == 1 ? 0 : target.pos;
-    check(logits.dim(1) > 1 || target.pos + 1 == sequence_length(trace), ErrorCode::usage,
-          "the run has logits at the last position only; position {} was asked for", target.pos);
-    const Real* values = logits.data() + row * logits.dim(2);
-    return static_cast<double>(values[target.token]) - (target.foil ? static_cast<double>(values[*target.foil]) : 0.0);
-  };
-  if (model.config.logit_softcap > 0.0) {
-    result.own = model.config.logit_scale * difference(trace.at(site_name(Site::unembed_out)));
-    result.soft_capped = difference(trace.logits);
-  } else {
-    result.own = difference(trace.logits);
-  }
 }
 
 }  // namespace
@@ -104,7 +85,9 @@ Attribution attribute_logit(const Model& model, const BasicTrace<Real>& trace, c
   if (model.weights.ln_final.b.present()) add("ln_final.b", PartKind::bias, direction.norm_bias);
   if (model.weights.b_U.present()) add("unembed.b", PartKind::bias, direction.unembed_bias);
 
-  own_number(model, trace, result);
+  const OwnLogit own = own_logit(model, trace, result.target);
+  result.own = own.value;
+  result.soft_capped = own.soft_capped;
   double size = 0.0;
   for (const AttributionPart& part : result.parts) {
     result.sum += part.value;

@@ -62,6 +62,21 @@ LogitDirection logit_direction(const Model& model, const BasicTrace<Real>& trace
 }
 
 template <class Real>
+OwnLogit own_logit(const Model& model, const BasicTrace<Real>& trace, const LogitTarget& target) {
+  check_token(target.token, model.config.d_vocab_out);
+  if (target.foil) check_token(*target.foil, model.config.d_vocab_out);
+  const auto difference = [&](const BasicTensor<Real>& logits) {
+    const Index row = logits.dim(1) == 1 ? 0 : target.pos;
+    check(logits.dim(1) > 1 || target.pos + 1 == sequence_length(trace), ErrorCode::usage,
+          "the run has logits at the last position only; position {} was asked for", target.pos);
+    const Real* values = logits.data() + row * logits.dim(2);
+    return static_cast<double>(values[target.token]) - (target.foil ? static_cast<double>(values[*target.foil]) : 0.0);
+  };
+  if (model.config.logit_softcap <= 0.0) return {difference(trace.logits), {}};
+  return {model.config.logit_scale * difference(trace.at(site_name(Site::unembed_out))), difference(trace.logits)};
+}
+
+template <class Real>
 Direction attention_direction(const Model& model, const BasicTrace<Real>& trace, Index layer, Index pos,
                               const Direction& stream) {
   if (!model.config.post_norm) return stream;
@@ -88,6 +103,8 @@ std::vector<double> output_direction(const WeightMatrix& W_O, const Direction& u
 
 template LogitDirection logit_direction(const Model&, const Trace&, const LogitTarget&, Index);
 template LogitDirection logit_direction(const Model&, const TraceF64&, const LogitTarget&, Index);
+template OwnLogit own_logit(const Model&, const Trace&, const LogitTarget&);
+template OwnLogit own_logit(const Model&, const TraceF64&, const LogitTarget&);
 template Direction attention_direction(const Model&, const Trace&, Index, Index, const Direction&);
 template Direction attention_direction(const Model&, const TraceF64&, Index, Index, const Direction&);
 

@@ -1,5 +1,6 @@
 #pragma once
-#include <vector>  // for vector
+#include <optional>  // for optional
+#include <vector>    // for vector
 
 #include "kirchhoff/observe/attribution.h"
 
@@ -17,6 +18,16 @@ struct LogitDirection {
 
 template <class Real>
 LogitDirection logit_direction(const Model& model, const BasicTrace<Real>& trace, const LogitTarget& target, Index pos);
+
+/// The model's own logit (difference).
+struct OwnLogit {
+  double value = 0.0;                 ///< before the logit soft-cap, where there is one
+  std::optional<double> soft_capped;  ///< after it
+};
+
+/// `target.pos` is resolved.
+template <class Real>
+OwnLogit own_logit(const Model& model, const BasicTrace<Real>& trace, const LogitTarget& target);
 
 /// The direction in front of a norm whose divisor is `scale`, given the direction behind it.
 Direction before_norm(NormKind kind, const NormWeights& weights, double scale, const Direction& behind);

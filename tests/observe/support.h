@@ -76,7 +76,10 @@ inline Model packed(const Model& model) {
   };
   Model result = model;
   result.weights.W_U = pack(model.weights.W_U);
-  for (LayerWeights& layer : result.weights.layers) layer.W_O = pack(layer.W_O);
+  for (LayerWeights& layer : result.weights.layers) {
+    layer.W_O = pack(layer.W_O);
+    layer.W_V = pack(layer.W_V);
+  }
   return result;
 }
 

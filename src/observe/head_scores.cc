@@ -1,0 +1,207 @@
+#include "kirchhoff/observe/head_scores.h"
+
+#include <algorithm>  // for find, max, swap, max_element
+#include <numeric>    // for iota
+
+#include "kirchhoff/base/parallel.h"
+#include "kirchhoff/base/random.h"
+#include "kirchhoff/engine/sites.h"
+#include "observe/copying.h"
+#include "observe/one_sequence.h"
+
+namespace kirchhoff {
+namespace {
+
+using observe::CopyingReader;
+
+template <class T>
+void shuffle(std::span<T> list, Random& random) {
+  for (std::size_t i = list.size(); i > 1; --i)
+    std::swap(list[i - 1], list[static_cast<std::size_t>(random.below(static_cast<Index>(i)))]);
+}
+
+void check_period(const PeriodicTokens& sequence) {
+  const Index n = static_cast<Index>(sequence.tokens.size()), period = sequence.period, offset = sequence.offset;
+  check(period >= 1 && offset >= 0, ErrorCode::usage, "a period of {} tokens behind {} others is none", period, offset);
+  check(n >= offset + 2 * period, ErrorCode::usage,
+        "{} tokens are fewer than {} and two blocks of {}: nothing repeats in whole", n, offset, period);
+  for (Index i = offset + period; i < n; ++i) {
+    const TokenId now = sequence.tokens[static_cast<std::size_t>(i)];
+    const TokenId earlier = sequence.tokens[static_cast<std::size_t>(i - period)];
+    check(now == earlier, ErrorCode::usage,
+          "the tokens do not repeat with period {}: position {} has {}, position {} {}", period, i - period, earlier, i,
+          now);
+  }
+}
+
+/// One head's pattern over one sequence.
+struct PatternReader {
+  const float* pattern;  ///< [query, key]
+  Index n;
+  double at(Index query, Index key) const { return static_cast<double>(pattern[query * n + key]); }
+
+  /// Mean of A[i, i - back] over i >= 1.
+  double diagonal(Index back) const {
+    double sum = 0.0;
+    for (Index i = 1; i < n; ++i) sum += at(i, i - back);
+    return n > 1 ? sum / static_cast<double>(n - 1) : 0.0;
+  }
+  double first_column() const {
+    double sum = 0.0;
+    for (Index i = 1; i < n; ++i) sum += at(i, 0);
+    return n > 1 ? sum / static_cast<double>(n - 1) : 0.0;
+  }
+  /// Mean over queries behind the first block of the attention to i - k P + shift, summed over k >= 1.
+  double stripes(const PeriodicTokens& sequence, Index shift) const {
+    double sum = 0.0;
+    const Index begin = sequence.offset + sequence.period;
+    for (Index i = begin; i < n; ++i)
+      for (Index copy = i - sequence.period; copy >= sequence.offset; copy -= sequence.period)
+        // With a period of one token the token after the last copy is the query itself.
+        sum += at(i, copy + shift);
+    return sum / static_cast<double>(n - begin);
+  }
+  /// Prefix matching by tokens; -1 if none repeats.
+  double prefix_matching(std::span<const TokenId> tokens) const {
+    double sum = 0.0;
+    Index rows = 0;
+    for (Index i = 0; i < n; ++i) {
+      bool repeated = false;
+      for (Index j = 1; j <= i; ++j)
+        if (tokens[static_cast<std::size_t>(j - 1)] == tokens[static_cast<std::size_t>(i)]) {
+          repeated = true;
+          sum += at(i, j);
+        }
+      rows += repeated;
+    }
+    return rows > 0 ? sum / static_cast<double>(rows) : -1.0;
+  }
+};
+
+/// A score as it grows over the sequences.
+struct Running {
+  double sum = 0.0, null_sum = 0.0, null_high = -2.0;
+  Index count = 0;
+  void add(double value, double null) {
+    sum += value;
+    null_sum += null;
+    null_high = std::max(null_high, null);
+    ++count;
+  }
+  Score score() const {
+    const auto n = static_cast<double>(std::max<Index>(1, count));
+    return {sum / n, {null_sum / n, null_high}};
+  }
+};
+
+struct HeadTotals {
+  Running previous, current, first, induction, duplicate, prefix, copying;
+  Index skipped = 0;
+};
+
+/// Of an even spread over what a causal query sees, rows 1 .. n-1.
+double even_attention(Index n) {
+  double sum = 0.0;
+  for (Index i = 1; i < n; ++i) sum += 1.0 / static_cast<double>(i + 1);
+  return n > 1 ? sum / static_cast<double>(n - 1) : 0.0;
+}
+
+}  // namespace
+
+std::vector<PeriodicTokens> repeated_random_tokens(const ModelConfig& config, const RepeatOptions& options) {
+  check(options.period >= 1 && options.repeats >= 2 && options.samples >= 1, ErrorCode::usage,
+        "{} samples of {} blocks of {} tokens: at least one sample of two blocks of one token", options.samples,
+        options.repeats, options.period);
+  std::vector<TokenId> pool = options.allowed;
+  if (pool.empty()) {
+    pool.resize(static_cast<std::size_t>(config.d_vocab));
+    std::iota(pool.begin(), pool.end(), TokenId{0});
+  }
+  if (options.bos) pool.erase(std::remove(pool.begin(), pool.end(), *options.bos), pool.end());
+  check(!pool.empty(), ErrorCode::usage, "there is no token to draw from");
+  Random random(options.seed);
+  std::vector<PeriodicTokens> sequences;
+  for (Index s = 0; s < options.samples; ++s) {
+    PeriodicTokens sequence{{}, options.period, options.bos ? 1 : 0};
+    if (options.bos) sequence.tokens.push_back(*options.bos);
+    Tokens block;
+    const auto period = static_cast<std::size_t>(options.period);
+    while (block.size() < period) {
+      const TokenId token = pool[static_cast<std::size_t>(random.below(static_cast<Index>(pool.size())))];
+      if (pool.size() < period || std::find(block.begin(), block.end(), token) == block.end()) block.push_back(token);
+    }
+    for (Index r = 0; r < options.repeats; ++r)
+      sequence.tokens.insert(sequence.tokens.end(), block.begin(), block.end());
+    sequences.push_back(std::move(sequence));
+  }
+  return sequences;
+}
+
+std::vector<HeadScores> score_heads(const Model& model, std::span<const PeriodicTokens> sequences,
+                                    const HeadScoreOptions& options) {
+  const ModelConfig& config = model.config;
+  check(config.causal, ErrorCode::unsupported,
+        "head scores need a causal model: in this one queries see later tokens, and what repeats is no earlier copy");
+  check(!sequences.empty(), ErrorCode::usage, "no sequence to score heads on");
+  for (const PeriodicTokens& sequence : sequences) check_period(sequence);
+  const Index heads = config.n_heads, all = config.n_layers * heads;
+  std::vector<HeadTotals> totals(static_cast<std::size_t>(all));
+  const bool copying = options.copying && CopyingReader::defined(config);
+  const std::optional<CopyingReader> reader = copying ? std::optional<CopyingReader>(model) : std::nullopt;
+
+  Random random(options.seed);
+  const RunOptions patterns{.capture = {"blocks.*.attn.hook_pattern"}, .logits = LogitPositions::none};
+  Index done = 0;
+  for (const PeriodicTokens& sequence : sequences) {
+    report(options.progress, "heads", done++, static_cast<Index>(sequences.size()));
+    Tokens shuffled = sequence.tokens;
+    shuffle(std::span<TokenId>(shuffled).subspan(static_cast<std::size_t>(sequence.offset)), random);
+    const Trace trace = run(model, sequence.tokens, patterns), null = run(model, shuffled, patterns);
+    const Index n = static_cast<Index>(sequence.tokens.size());
+    const double even = even_attention(n);
+    parallel_for(all, [&](Index i) {
+      const Index layer = i / heads, head = i % heads;
+      const auto read = [&](const Trace& of) {
+        return PatternReader{of.at(site_name(Site::pattern, layer)).data() + head * n * n, n};
+      };
+      const PatternReader own = read(trace), chance = read(null);
+      HeadTotals& total = totals[static_cast<std::size_t>(i)];
+      total.previous.add(own.diagonal(1), even);
+      total.current.add(own.diagonal(0), even);
+      total.first.add(own.first_column(), even);
+      total.induction.add(own.stripes(sequence, 1), chance.stripes(sequence, 1));
+      total.duplicate.add(own.stripes(sequence, 0), chance.stripes(sequence, 0));
+      // The null keeps the places of the matches and loses the tokens.
+      if (const double match = own.prefix_matching(sequence.tokens); match >= 0.0)
+        total.prefix.add(match, chance.prefix_matching(sequence.tokens));
+    });
+    if (!reader) continue;
+    const Tokens block(sequence.tokens.begin() + sequence.offset,
+                       sequence.tokens.begin() + sequence.offset + sequence.period);
+    const std::vector<observe::CopyingScore> scores = reader->score(block, random.bits());
+    for (std::size_t i = 0; i < scores.size(); ++i) {
+      totals[i].skipped += scores[i].skipped;
+      if (scores[i].queries > 0) totals[i].copying.add(scores[i].value, scores[i].null);
+    }
+  }
+
+  std::vector<HeadScores> result;
+  for (Index i = 0; i < all; ++i) {
+    const HeadTotals& total = totals[static_cast<std::size_t>(i)];
+    HeadScores scores;
+    scores.layer = i / heads;
+    scores.head = i % heads;
+    scores.previous_token = total.previous.score();
+    scores.current_token = total.current.score();
+    scores.first_token = total.first.score();
+    scores.induction = total.induction.score();
+    scores.duplicate_token = total.duplicate.score();
+    if (total.prefix.count > 0) scores.prefix_matching = total.prefix.score();
+    if (total.copying.count > 0) scores.copying = total.copying.score();
+    scores.copying_skipped = total.skipped;
+    result.push_back(scores);
+  }
+  return result;
+}
+
+}  // namespace kirchhoff
