@@ -60,7 +60,7 @@ struct Moments {
   }
 };
 
-Json null_json(const NullBand& null) { return {{"mean", null.mean}, {"high", null.high}}; }
+Json null_json(const ScoreNull& null) { return {{"mean", null.mean}, {"high", null.high}}; }
 
 }  // namespace
 
@@ -119,7 +119,7 @@ void check_roles(const Model& model, std::span<const PeriodicTokens> sequences, 
     const auto found = std::find(chosen.begin(), chosen.end(), std::pair(head.scores.layer, head.scores.head));
     if (found == chosen.end()) continue;
     const auto i = static_cast<std::size_t>(found - chosen.begin());
-    const NullBand null{fresh[i].mean(), fresh[i].mean() + 2.0 * fresh[i].error()};
+    const ScoreNull null{fresh[i].mean(), fresh[i].mean() + 2.0 * fresh[i].error()};
     const AblationEffect effect{repeated[i].mean(), repeated[i].error(), null};
     for (HeadRole& role : head.roles) {
       if (!is_checked(role.role)) continue;

@@ -12,7 +12,7 @@
 namespace kirchhoff {
 namespace {
 
-constexpr Index kAll = 1000000;
+constexpr Index kAllTerms = 1000000;
 
 class EveryFamilysScores : public test::EveryFamily {};
 
@@ -41,7 +41,7 @@ TEST_P(EveryFamilysScores, EveryGroupingSumsToTheScore) {
   for (const QkWriter& writer : score.queries) queries += writer.value;
   for (const QkWriter& writer : score.keys) keys += writer.value;
   for (const QkPair& pair : score.pairs) pairs += pair.value;
-  for (const QkPair& pair : expand_score(m, trace, {2, 1, 6, 5}, kAll).pairs) size += std::abs(pair.value);
+  for (const QkPair& pair : expand_score(m, trace, {2, 1, 6, 5}, kAllTerms).pairs) size += std::abs(pair.value);
   EXPECT_NEAR(queries, products, 1e-13 * size);
   EXPECT_NEAR(keys, products, 1e-13 * size);
   EXPECT_NEAR(pairs, products, 1e-13 * size);
@@ -98,7 +98,7 @@ TEST(QkTerms, TwoLayersEqualProductsOfMatrices) {
     const auto all = test::multiply(std::span<const double>(vector), W, {});
     return std::vector<double>(all.begin() + head * d_head, all.begin() + (head + 1) * d_head);
   };
-  const QkExpansion score = expand_score(model, trace, {1, head, query, key}, kAll);
+  const QkExpansion score = expand_score(model, trace, {1, head, query, key}, kAllTerms);
   std::map<std::pair<std::string, std::string>, double> terms;
   for (const QkPair& pair : score.pairs) terms[{pair.query, pair.key}] = pair.value;
   double both = 0.0;

@@ -30,14 +30,14 @@ struct RepeatOptions {
 std::vector<PeriodicTokens> repeated_random_tokens(const ModelConfig& config, const RepeatOptions& options);
 
 /// What a score would be without what it looks for.
-struct NullBand {
+struct ScoreNull {
   double mean = 0.0;
   double high = 0.0;  ///< the largest of the null samples
 };
 
 struct Score {
   double value = 0.0;  ///< the mean over the sequences
-  NullBand null;
+  ScoreNull null;
 };
 
 /// Scores of one head; those of patterns lie in [0, 1], and an ideal head scores 1.
