@@ -25,7 +25,7 @@ std::string_view name(Role role);
 struct AblationEffect {
   double loss = 0.0;   ///< nats that it adds to the loss of a repeated token, mean over the sequences
   double error = 0.0;  ///< standard error of that mean; 0 for one sequence
-  ScoreNull null;       ///< the same for a token that has not appeared before: mean, and mean + 2 standard errors
+  ScoreNull null;      ///< the same for a token that has not appeared before: mean, and mean + 2 standard errors
 };
 
 /// A role with what earned it.
