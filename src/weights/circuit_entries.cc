@@ -1,5 +1,5 @@
 // What is asked of the entries of a token circuit: rows, columns, extremes, the diagonal.
-#include <algorithm>  // for max, min, sort, upper_bound
+#include <algorithm>  // for max, min, swap
 #include <cmath>      // for sqrt
 #include <limits>     // for numeric_limits
 
@@ -11,7 +11,7 @@ namespace kirchhoff {
 namespace {
 
 /// Values that are looked at together before any is compared on its own.
-constexpr Index kRun = 128;
+constexpr Index kRun = 128, kShortRun = 32;
 
 /// The k entries that come first by `before`, kept sorted.
 template <class Before>
@@ -22,10 +22,12 @@ class Best {
   float worst() const { return entries_.back().value; }
   void offer(const CircuitEntry& entry) {
     if (k_ == 0 || (full() && !before_(entry.value, worst()))) return;
-    const auto at = std::upper_bound(entries_.begin(), entries_.end(), entry,
-                                     [this](const auto& a, const auto& b) { return before_(a.value, b.value); });
-    entries_.insert(at, entry);
-    if (entries_.size() > k_) entries_.pop_back();
+    if (full())
+      entries_.back() = entry;
+    else
+      entries_.push_back(entry);
+    for (std::size_t i = entries_.size() - 1; i > 0 && before_(entries_[i].value, entries_[i - 1].value); --i)
+      std::swap(entries_[i], entries_[i - 1]);
   }
   std::vector<CircuitEntry>& entries() { return entries_; }
 
@@ -126,15 +128,21 @@ CircuitExtremes circuit_extremes(const TokenCircuit& circuit, Index k, const Pro
 std::vector<std::vector<CircuitEntry>> circuit_row_tops(const TokenCircuit& circuit, Index k,
                                                         const Progress& progress) {
   check_k(k);
-  std::vector<Best<decltype(kLarger)>> best(static_cast<std::size_t>(circuit.rows()), {k, kLarger});
+  const auto rows = static_cast<std::size_t>(circuit.rows());
+  std::vector<Best<decltype(kLarger)>> best(rows, {k, kLarger});
+  // What a value must exceed, side by side: looking it up in `best` would cost as much as passing over a run.
+  std::vector<float> floors(rows, -std::numeric_limits<float>::infinity());
   tiles::stream(circuit, progress, [&](Index row, Index column, ConstMatrix tile) {
     for (Index r = 0; r < tile.dim[0]; ++r) {
       auto& own = best[static_cast<std::size_t>(row + r)];
+      float& floor = floors[static_cast<std::size_t>(row + r)];
       const float* x = tile.row(r).data();
-      for (Index j = 0; j < tile.dim[1]; j += kRun) {
-        const Index n = std::min(kRun, tile.dim[1] - j);
-        if (own.full() && !tiles::any_above(x + j, n, own.worst())) continue;
+      if (!tiles::any_above(x, tile.dim[1], floor)) continue;
+      for (Index j = 0; j < tile.dim[1]; j += kShortRun) {
+        const Index n = std::min(kShortRun, tile.dim[1] - j);
+        if (!tiles::any_above(x + j, n, floor)) continue;
         for (Index i = j; i < j + n; ++i) own.offer({row + r, column + i, x[i]});
+        if (own.full()) floor = own.worst();
       }
     }
   });

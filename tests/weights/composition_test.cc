@@ -121,6 +121,43 @@ TEST(Composition, BaselineCeilingAndTheirSpread) {
   EXPECT_TRUE(below) << "differences below the baseline are kept";
 }
 
+// W_V and W_O (W_Q and W_K) are known up to an invertible matrix between them: scores, matrices and spectra do not see
+// it.
+TEST(Composition, RefactoringAHeadChangesNothing) {
+  const Index h = 3;
+  const TensorF64 values = [] {
+    TensorF64 r({3, 3});
+    const double entries[] = {2.0, 1.0, 0.0, 0.0, 1.0, -1.0, 1.0, 0.0, 3.0};  // determinant 5
+    std::copy(std::begin(entries), std::end(entries), r.data());
+    return r;
+  }();
+  const TensorF64 inverse = [] {  // transposed: (R v)^T (R^-T o) = v^T o
+    TensorF64 r({3, 3});
+    const double entries[] = {3.0, -1.0, -1.0, -3.0, 6.0, 1.0, -1.0, 2.0, 2.0};
+    for (Index i = 0; i < 9; ++i) r[i] = entries[i] / 5.0;
+    return r;
+  }();
+  const auto refactored = [&](const HeadMatrices& head) {
+    HeadMatrices other = test::random_head(head.layer, h, head.q.dim(1), 90);
+    other.v = multiply(values, head.v);
+    other.o = multiply(inverse, head.o);
+    other.q = multiply(values, head.q);
+    other.k = multiply(inverse, head.k);
+    return other;
+  };
+  const HeadMatrices first = test::random_head(0, h, 11, 1), second = test::random_head(1, h, 11, 30);
+  const HeadMatrices first2 = refactored(first), second2 = refactored(second);
+  EXPECT_LE(test::relative_error(first2.ov().dense().values(), first.ov().dense().values()), 1e-13);
+  EXPECT_LE(test::relative_error(first2.qk().dense().values(), first.qk().dense().values()), 1e-13);
+  EXPECT_GT(test::relative_error(first2.v.values(), first.v.values()), 0.1);
+  const CompositionPair a = composition_of(first, second), b = composition_of(first2, second2);
+  EXPECT_NEAR(a.q, b.q, 1e-13);
+  EXPECT_NEAR(a.k, b.k, 1e-13);
+  EXPECT_NEAR(a.v, b.v, 1e-13);
+  const auto spectrum = first.ov().eigenvalues(), again = first2.ov().eigenvalues();
+  for (std::size_t i = 0; i < spectrum.size(); ++i) EXPECT_NEAR(std::abs(spectrum[i] - again[i]), 0.0, 1e-12);
+}
+
 TEST(Composition, AHeadOfZerosScoresZero) {
   HeadMatrices first = test::random_head(0, 3, 9, 1);
   first.o = TensorF64({3, 9});

@@ -1,0 +1,91 @@
+// Circuits from weights: the largest entries of every row of a vocabulary x vocabulary matrix, beside the matrix
+// products of the same shape by the library alone, which store what the stream only looks at.
+#include <benchmark/benchmark.h>
+
+#include "kirchhoff/base/random.h"
+#include "kirchhoff/kernels/gemm.h"
+#include "kirchhoff/model/random_model.h"
+#include "kirchhoff/weights/composition.h"
+#include "kirchhoff/weights/spectrum.h"
+#include "kirchhoff/weights/token_circuit.h"
+
+namespace kirchhoff {
+namespace {
+
+constexpr Index kRows = 2048, kVocabulary = 50257, kHead = 64;  // a part of the rows of GPT-2 small's
+
+TokenCircuit random_circuit() {
+  TokenCircuit circuit;
+  circuit.left = Tensor({kRows, kHead});
+  circuit.right = Tensor({kVocabulary, kHead});
+  Random random(1);
+  for (Tensor* factor : {&circuit.left, &circuit.right})
+    for (float& x : factor->values()) x = static_cast<float>(random.normal());
+  return circuit;
+}
+
+void set_rate(benchmark::State& state) {
+  state.counters["GFLOP/s"] = benchmark::Counter(2e-9 * static_cast<double>(kRows * kVocabulary * kHead),
+                                                 benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void row_tops(benchmark::State& state) {
+  const TokenCircuit circuit = random_circuit();
+  for (auto _ : state) benchmark::DoNotOptimize(circuit_row_tops(circuit, 10));
+  set_rate(state);
+}
+BENCHMARK(row_tops)->UseRealTime();
+
+void extremes_of_all(benchmark::State& state) {
+  const TokenCircuit circuit = random_circuit();
+  for (auto _ : state) benchmark::DoNotOptimize(circuit_extremes(circuit, 10));
+  set_rate(state);
+}
+BENCHMARK(extremes_of_all)->UseRealTime();
+
+/// The same products by the library, into memory that is used again for each block of rows.
+void library_product(benchmark::State& state) {
+  const TokenCircuit circuit = random_circuit();
+  constexpr Index kBlock = 256;
+  Tensor out({kBlock, kVocabulary});
+  for (auto _ : state)
+    for (Index begin = 0; begin < kRows; begin += kBlock)
+      kernels::gemm_library({.a = circuit.left.view<2>().rows(begin, kBlock),
+                             .b = transposed(ConstMatrix(circuit.right.view<2>())),
+                             .c = out.view<2>()});
+  set_rate(state);
+}
+BENCHMARK(library_product)->UseRealTime();
+
+/// The library at its best: a square product, bound by nothing but arithmetic.
+void square_product(benchmark::State& state) {
+  constexpr Index kSize = 2048;
+  Tensor a({kSize, kSize}), b({kSize, kSize}), c({kSize, kSize});
+  for (auto _ : state)
+    kernels::gemm_library({.a = ConstMatrix(a.view<2>()), .b = ConstMatrix(b.view<2>()), .c = c.view<2>()});
+  state.counters["GFLOP/s"] = benchmark::Counter(2e-9 * static_cast<double>(kSize * kSize * kSize),
+                                                 benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK(square_product)->UseRealTime();
+
+/// All three scores of all 9504 pairs of GPT-2 small's heads.
+void composition_of_all_pairs(benchmark::State& state) {
+  const Model model = random_model(shape_of("gpt2-small"), 1);
+  for (auto _ : state) benchmark::DoNotOptimize(composition(model, {.form = {.raw = true}}));
+}
+BENCHMARK(composition_of_all_pairs)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+/// OV eigenvalues of all 144 heads, the vocabulary's Gram included.
+void ov_spectra_of_all_heads(benchmark::State& state) {
+  const Model model = random_model(shape_of("gpt2-small"), 1);
+  for (auto _ : state) {
+    const VocabularySpectra spectra(model, CircuitKind::ov, true);
+    for (Index layer = 0; layer < model.config.n_layers; ++layer)
+      for (Index head = 0; head < model.config.n_heads; ++head)
+        benchmark::DoNotOptimize(spectra.of(head_matrices(model, layer, head, {.raw = true})));
+  }
+}
+BENCHMARK(ov_spectra_of_all_heads)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace kirchhoff
