@@ -66,18 +66,20 @@ std::string header_line(const Session& session, std::string_view label, const st
                      wrapped(text, session.out.columns() - kLabel, std::string(kLabel, ' ')));
 }
 
-std::string header(const Session& session, const Subject& subject, const std::string& metric) {
+std::string model_line(const Session& session, const Subject& subject) {
   const ModelConfig& c = subject.model.config;
-  const auto line = [&session](std::string_view label, const std::string& content) {
-    return header_line(session, label, content);
-  };
-  std::string text =
-      line("model", fmt::format("{} · {} · {} layers × {} heads · d_model {} · {}{}", subject.opened.files.argument,
-                                c.family, c.n_layers, c.n_heads, c.d_model, subject.model.origin.format,
-                                subject.model.origin.packed ? ", packed" : ""));
-  text += line("prompt", fmt::format("T={} · {}{}{}", subject.length(), subject.prompt.bos,
-                                     subject.prompt.truncated.empty() ? "" : " · ", subject.prompt.truncated));
-  if (!metric.empty()) text += line("metric", metric);
+  return header_line(session, "model",
+                     fmt::format("{} · {} · {} layers × {} heads · d_model {} · {}{}", subject.opened.files.argument,
+                                 c.family, c.n_layers, c.n_heads, c.d_model, subject.model.origin.format,
+                                 subject.model.origin.packed ? ", packed" : ""));
+}
+
+std::string header(const Session& session, const Subject& subject, const std::string& metric) {
+  std::string text = model_line(session, subject);
+  text += header_line(session, "prompt",
+                      fmt::format("T={} · {}{}{}", subject.length(), subject.prompt.bos,
+                                  subject.prompt.truncated.empty() ? "" : " · ", subject.prompt.truncated));
+  if (!metric.empty()) text += header_line(session, "metric", metric);
   return text;
 }
 

@@ -43,6 +43,9 @@ Json new_result(std::string_view name, const Session& session, const Subject& su
 /// The lines above every analysis: model, prompt with T and BOS, and `metric` if not empty.
 std::string header(const Session& session, const Subject& subject, const std::string& metric = {});
 
+/// The one about the model.
+std::string model_line(const Session& session, const Subject& subject);
+
 /// One of them: a label, then text that is wrapped behind it.
 std::string header_line(const Session& session, std::string_view label, const std::string& text);
 

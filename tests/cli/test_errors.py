@@ -75,7 +75,7 @@ class Context(Case):
     def test_prompt_longer_than_the_context(self):
         n_ctx = json.loads((GOLDEN / "gpt2" / "config.json").read_text())["n_positions"]
         ids = ",".join(["7"] * n_ctx + ["9"])
-        for command in ("run", "lens", "dla", "attn", "explain"):
+        for command in ("run", "lens", "dla", "attn", "explain", "paths"):
             message = self.fails(2, command, GOLDEN / "gpt2", "--ids", ids)
             self.assertIn(str(n_ctx + 1), message)
             self.assertIn(str(n_ctx), message)
@@ -84,6 +84,23 @@ class Context(Case):
         self.assertIn(f"last {n_ctx} of {n_ctx + 1}", cut["provenance"]["truncated"])
         self.assertEqual([token["id"] for token in cut["provenance"]["tokens"]], [7] * (n_ctx - 1) + [9])
         self.assertIn(f"last {n_ctx} of {n_ctx + 1}", self.ok("run", GOLDEN / "gpt2", "--ids", ids, "--truncate"))
+
+
+class Circuits(Case):
+    def test_what_is_wrong_is_named(self):
+        gpt2 = GOLDEN / "gpt2"
+        self.assertIn("--order", self.fails(2, "paths", gpt2, "--ids", "1,2", "--order", "-1"))
+        self.assertIn("--top", self.fails(2, "paths", gpt2, "--ids", "1,2", "--top", "-1"))
+        self.assertIn("--pos", self.fails(2, "paths", gpt2, "--ids", "1,2", "--pos", "all"))
+        self.assertIn("--head", self.fails(2, "qk-terms", gpt2, "--ids", "1,2"))
+        self.assertIn("--head", self.fails(2, "qk-terms", gpt2, "--ids", "1,2", "--head", "L1.*"))
+        self.assertIn("--key", self.fails(2, "qk-terms", gpt2, "--ids", "1,2", "--head", "1.0", "--key", "all"))
+        self.assertIn("hidden", self.fails(2, "qk-terms", gpt2, "--ids", "1,2", "--head", "1.0", "--query", "0",
+                                           "--key", "1"))
+        self.assertIn("--period", self.fails(2, "heads", gpt2, "--ids", "1,2,1,2"))
+        self.assertIn("--ids", self.fails(2, "heads", gpt2, "--period", "2"))
+        self.assertIn("position 3", self.fails(2, "heads", gpt2, "--ids", "1,2,1,3", "--period", "2"))
+        self.assertIn("--repeats", self.fails(2, "heads", gpt2, "--repeats", "1000"))
 
 
 class Files(Case):

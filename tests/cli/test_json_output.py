@@ -95,6 +95,102 @@ class Dla(Case):
             self.assertAlmostEqual(sum(split["by_source"]), parts[split["node"]], places=5)
 
 
+class Paths(Case):
+    def test_paths_and_the_rest_sum_to_the_golden_metric(self):
+        for folder in ("gpt2", "llama-gqa", "gemma3", "olmo2", "bloom", "gpt_neox-parallel", "falcon-rotary"):
+            facts = expected(folder)
+            sequence, metric = facts["sequences"][2], facts["metric"]
+            result = self.json("paths", GOLDEN / folder, "--ids", ids_of(sequence["tokens"]), "--target-id", metric["a"],
+                               "--foil-id", metric["b"], "--order", "1", "--top", "5")
+            self.assertEqual(len(result["paths"]), 5)
+            total = sum(path["value"] for path in result["paths"]) + result["rest"]["sum"]
+            self.assertAlmostEqual(total, result["total"], places=9)
+            self.assertAlmostEqual(result["total"], sequence["logit_diff"], places=4)
+            self.assertLessEqual(result["closure"], 1e-5)
+            orders = [*result["orders"], result["longer"]]
+            self.assertEqual([order["order"] for order in orders], [0, 1, 2])
+            self.assertAlmostEqual(sum(order["sum"] for order in orders), result["total"], places=9)
+            self.assertEqual(sum(order["count"] for order in orders), result["rest"]["count"] + 5)
+
+    def test_all_paths_of_two_layers(self):
+        result = self.json("paths", GOLDEN / "tl-attn-only-none-standard", "--ids", "3,1,4", "--target-id", "5", "--top",
+                           "100000")
+        config = json.loads((GOLDEN / "tl-attn-only-none-standard" / "config.json").read_text())
+        self.assertEqual(result["rest"], {"count": 0, "sum": 0.0})
+        self.assertEqual(result["longer"]["count"], 0)
+        heads = config["n_heads"]
+        embedded = [p["path"] for p in result["paths"] if p["path"][0] == "embed"]
+        self.assertEqual(len(embedded), (1 + heads) ** 2, "direct, single heads, virtual heads")
+        self.assertIn(["embed", "a0.h1", "a1.h2"], embedded)
+
+
+class QkTerms(Case):
+    def test_groups_sides_and_pairs_sum_to_the_score(self):
+        for folder in ("gpt2", "llama-gqa", "qwen3", "gemma2", "bloom", "tl-attn-only-none-shortformer"):
+            result = self.json("qk-terms", GOLDEN / folder, "--ids", "5,6,7,8,5", "--head", "1.2", "--key", "1", "--top", "3")
+            self.assertEqual((result["head"], result["query"], result["key"]), ("1.2", 4, 1))
+            self.assertLessEqual(result["closure"], 1e-5)
+            self.assertAlmostEqual(sum(result["groups"].values()), result["sum"], places=9)
+            products = result["sum"] - result["groups"]["position_bias"]
+            self.assertAlmostEqual(sum(w["value"] for w in result["queries"]), products, places=9)
+            self.assertAlmostEqual(sum(w["value"] for w in result["keys"]), products, places=9)
+            self.assertAlmostEqual(sum(p["value"] for p in result["pairs"]) + result["rest"]["sum"], products, places=9)
+            if not result["soft_capped"]:
+                self.assertAlmostEqual(result["score"], result["sum"], places=4)
+
+    def test_heads_say_what_they_read(self):
+        result = self.json("qk-terms", GOLDEN / "gpt2", "--ids", "5,6,7", "--head", "1.0")
+        pattern = self.json("attn", GOLDEN / "gpt2", "--ids", "5,6,7", "--head", "L0.*")["heads"]
+        for writer in result["keys"]:
+            if "reads_from" not in writer:
+                self.assertNotIn(".h", writer["node"])
+                continue
+            row = pattern[int(writer["node"].split(".h")[1])]["pattern"][result["key"]]
+            self.assertEqual(writer["attention"], max(row))
+            self.assertEqual(row[writer["reads_from"]], max(row))
+
+
+class Heads(Case):
+    SCORES = ("previous_token", "current_token", "first_token", "induction", "duplicate_token")
+
+    def test_given_tokens(self):
+        result = self.json("heads", GOLDEN / "gpt2", "--ids", "9,5,6,7,5,6,7", "--period", "3", "--offset", "1")
+        patterns = {h: self.json("attn", GOLDEN / "gpt2", "--ids", "9,5,6,7,5,6,7", "--head", h)["heads"][0]["pattern"]
+                    for h in ("0.1", "1.2")}
+        by_head = {head["head"]: head for head in result["heads"]}
+        self.assertEqual(len(by_head), 8)
+        for name, pattern in patterns.items():
+            layer, head = name.split(".")
+            scores = by_head[f"a{layer}.h{head}"]
+            self.assertAlmostEqual(scores["induction"], sum(pattern[i][i - 2] for i in (4, 5, 6)) / 3, places=6)
+            self.assertAlmostEqual(scores["duplicate_token"], sum(pattern[i][i - 3] for i in (4, 5, 6)) / 3, places=6)
+            self.assertAlmostEqual(scores["prefix_matching"], scores["induction"], places=9)
+            self.assertAlmostEqual(scores["previous_token"], sum(pattern[i][i - 1] for i in range(1, 7)) / 6, places=6)
+            self.assertAlmostEqual(scores["first_token"], sum(pattern[i][0] for i in range(1, 7)) / 6, places=6)
+
+    def test_random_text(self):
+        arguments = ("heads", GOLDEN / "gpt2", "--block", "6", "--repeats", "3", "--samples", "2", "--threshold", "0.05")
+        result = self.json(*arguments)
+        self.assertEqual(result, self.json(*arguments), "seeded")
+        self.assertEqual(result["sequences"]["count"], 2)
+        self.assertEqual(result["sequences"]["ids"][:6], result["sequences"]["ids"][6:12])
+        self.assertTrue(result["causal_check"])
+        for head in result["heads"]:
+            for score in self.SCORES:
+                self.assertGreaterEqual(head[score], 0.0)
+                self.assertLessEqual(head[score], 1.0)
+                self.assertIn("high", head["null"][score])
+            for role in head["roles"]:
+                self.assertGreaterEqual(role["score"], 0.05)
+                self.assertGreater(role["score"], role["null"]["high"])
+                checked = role["role"] in ("induction", "previous-token")
+                self.assertIn(role["evidence"], ("observational", "causal") if checked else
+                              ("observational", "attributional"))
+        plain = self.json(*arguments, "--no-causal")
+        self.assertFalse(plain["causal_check"])
+        self.assertTrue(all(role["ablation"] is None for head in plain["heads"] for role in head["roles"]))
+
+
 class Verify(Case):
     def test_agreement(self):
         for folder, precision, bound in (("gpt2", "f32", 1e-5), ("gpt2", "f64", 1e-7), ("tl-ln-mlp", "f32", 1e-5)):

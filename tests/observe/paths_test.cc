@@ -2,9 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>    // for abs
-#include <map>      // for map
-#include <numeric>  // for accumulate
+#include <algorithm>  // for find
+#include <cmath>      // for abs
+#include <map>        // for map
+#include <numeric>    // for accumulate
 
 #include "engine/support.h"
 #include "kirchhoff/engine/sites.h"
@@ -194,6 +195,35 @@ TEST_P(EveryFamilysPaths, TheListIsTheLargest) {
     EXPECT_GE(std::abs(all.paths[i - 1].value), std::abs(all.paths[i].value));
   EXPECT_EQ(some.rest_count, static_cast<double>(all.paths.size() - 9) + all.longer.count);
   EXPECT_TRUE(expand<double>(target, {.order = 2, .top = 0}).paths.empty());
+}
+
+/// The ablation that keeps patterns (and here everything that the expansion holds) takes away the paths with the head.
+TEST_P(EveryFamilysPaths, PatternPreservingAblationIsMinusThePathsOfTheHead) {
+  const Model m = model();
+  const Tokens prompt = tokens(7);
+  Freeze freeze{
+      .patterns = true, .attention_scales = true, .post_scales = true, .final_scale = true, .mlp_activations = true};
+  std::vector<std::string> sites = path_sites(m.config);
+  for (const std::string& site : freeze_sites(m.config, freeze)) sites.push_back(site);
+  const TraceF64 trace = run_f64(m, prompt, {.capture = sites});
+  freeze.source.trace = trace;
+  const LogitTarget target{3, 5, -1};
+  const PathExpansion all = expand_paths(m, trace, target, {.order = 3, .top = kAll});
+  for (const auto& [layer, head] : {std::pair<Index, Index>{0, 1}, {1, 0}, {2, 1}}) {
+    double through = 0.0, size = 0.0;
+    const std::string node = fmt::format("a{}.h{}", layer, head);
+    for (const StreamPath& path : all.paths) {
+      size += std::abs(path.value);
+      if (std::find(path.nodes.begin(), path.nodes.end(), node) != path.nodes.end()) through += path.value;
+    }
+    const Interventions ablated{.sites = {{.site = site_name(Site::z, layer), .where = {.heads = {head}}}},
+                                .freezes = {freeze}};
+    const TraceF64 without = run_f64(m, prompt, {.capture = {site_name(Site::unembed_out)}, .interventions = ablated});
+    const auto logits = without.at(site_name(Site::unembed_out)).view<3>().at(0).row(6);
+    const double difference = m.config.logit_scale * (logits[3] - logits[5]);
+    EXPECT_NEAR(difference, all.own - through, 1e-12 * size) << node;
+    EXPECT_NE(through, 0.0);
+  }
 }
 
 KIRCHHOFF_EVERY_FAMILY(EveryFamilysPaths);
