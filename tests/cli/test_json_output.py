@@ -115,10 +115,9 @@ class Paths(Case):
     def test_all_paths_of_two_layers(self):
         result = self.json("paths", GOLDEN / "tl-attn-only-none-standard", "--ids", "3,1,4", "--target-id", "5", "--top",
                            "100000")
-        config = json.loads((GOLDEN / "tl-attn-only-none-standard" / "config.json").read_text())
+        heads = json.loads((GOLDEN / "tl-attn-only-none-standard" / "tl_config.json").read_text())["n_heads"]
         self.assertEqual(result["rest"], {"count": 0, "sum": 0.0})
         self.assertEqual(result["longer"]["count"], 0)
-        heads = config["n_heads"]
         embedded = [p["path"] for p in result["paths"] if p["path"][0] == "embed"]
         self.assertEqual(len(embedded), (1 + heads) ** 2, "direct, single heads, virtual heads")
         self.assertIn(["embed", "a0.h1", "a1.h2"], embedded)

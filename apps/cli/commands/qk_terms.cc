@@ -123,7 +123,7 @@ int qk_terms_command(Session& session, const Command& command, const QkTermsComm
       "\n{}\n", session.out.paint(Style::title, fmt::format("Score of head {} from {} to {}", head_name(layer, head),
                                                             subject.shown_at(query), subject.shown_at(key)))));
   session.out.write(fmt::format(
-      "  score {:+.4f}, attention {:.3f}; closure {}\n\n", score.own, attention,
+      "  score {:+.4f}, attention {:.3f}\n  closure {}\n\n", score.own, attention,
       session.out.paint(score.closure <= 1e-5 ? Style::good : Style::error, fmt::format("{:.1e}", score.closure))));
   session.out.write(groups_table(session, score));
   session.out.write("\n" + writers_table(session, subject, "written to the key by", score.keys, options.top));
