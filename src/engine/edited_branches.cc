@@ -104,6 +104,18 @@ bool Forward<Real>::edges_read_attention(Index layer) const {
   return false;
 }
 
+/// Whether what variants change between the stream entering a layer and its queries is that stream alone: then rows
+/// that it left as they were have nothing to come. (Parallel blocks have rows that only their MLP changes.)
+template <class Real>
+bool Forward<Real>::only_stream_is_edited(Index layer) const {
+  const VariantEditors<Real>& editors = branches_->editors;
+  if (config_.parallel || !editors.wanting(Site::pos_embed, 0).empty()) return false;
+  for (const Site site : {Site::attn_in, Site::q_input, Site::k_input, Site::v_input, Site::ln1_scale,
+                          Site::ln1_normalized, Site::attn_input, Site::q, Site::k, Site::v, Site::rot_q, Site::rot_k})
+    if (!editors.wanting(site, layer).empty()) return false;
+  return !editors.wanting(Site::resid_pre, layer).empty() && !edges_read_attention(layer);
+}
+
 template <class Real>
 std::vector<Index> Forward<Real>::rows_in_run(Index variant, const std::vector<Index>& base_rows) const {
   const VariantEditors<Real>& editors = branches_->editors;
@@ -211,6 +223,7 @@ void Forward<Real>::base_edges_written() {
   template std::vector<Index> Forward<Real>::edit_gates(Index, Rows, RowMap);                             \
   template void Forward<Real>::edit_head_query_key(Site, Index, Index, View<Real, 3>, const RowChanged&); \
   template bool Forward<Real>::edges_read_attention(Index) const;                                         \
+  template bool Forward<Real>::only_stream_is_edited(Index) const;                                        \
   template std::vector<Index> Forward<Real>::edge_rows(const Reader&) const;                              \
   template void Forward<Real>::add_edges(const Reader&, Rows, RowMap);                                    \
   template void Forward<Real>::embedding_written(Writer::Kind, ConstRows);                                \

@@ -152,6 +152,8 @@ void Forward<Real>::block(Index layer) {
   join(layer, Entry::stream);
   if (kept_ != nullptr) kept_->stream.push_back(copy_of<Real>(x_));
   pass(Site::resid_pre, layer, x_);
+  if (resumed() && only_stream_is_edited(layer))
+    drop_unchanged(branches_->base.stream[static_cast<std::size_t>(layer)]);
   if (layer == 0) embedding_written(Writer::Kind::embed, x_);
   for (const Site site : {Site::attn_in, Site::q_input, Site::k_input, Site::v_input})
     capture_.for_each_head(site, layer, x_);

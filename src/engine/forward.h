@@ -148,6 +148,7 @@ class Forward {
   void join(Index layer, Entry entry);
   /// Drops the rows of the stream that do not differ from `base`.
   void drop_unchanged(const BasicTensor<Real>& base);
+  bool only_stream_is_edited(Index layer) const;
   void drop_unattending(Index layer);
   BatchLayout changed_rows(std::initializer_list<std::pair<Rows, const BasicTensor<Real>*>> buffers) const;
   /// Makes the rows of a buffer those of `to`, the base's where the layout has none; `spare` is as large.

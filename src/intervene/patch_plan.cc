@@ -1,6 +1,6 @@
 #include "intervene/patch_plan.h"
 
-#include <algorithm>  // for max, min
+#include <algorithm>  // for max, min, mismatch
 
 #include "kirchhoff/base/error.h"
 
@@ -196,6 +196,26 @@ Interventions PatchPlan::cell(Index number, const Replacement& replacement) cons
     one.source.trace = replacement.trace;
     if (!identity_ && options_.ablation == Ablation::resample) one.source.positions = {from_};
   }
+  return all;
+}
+
+/// How many tokens both runs begin with.
+Index PatchPlan::alike() const {
+  if (options_.ablation != Ablation::resample || !identity_ || !config_.causal) return 0;
+  const auto [clean, corrupt] = std::mismatch(pair_.clean.begin(), pair_.clean.end(), pair_.corrupt.begin());
+  return clean - pair_.clean.begin();
+}
+
+Interventions PatchPlan::costly_part(Index number) const {
+  Interventions all = cell(number, {.edit = Edit::zero});
+  const Index first = alike();
+  if (first == 0 || all.sites.empty()) return all;
+  const std::vector<Index>& chosen = by_position_ ? all.sites[0].where.positions.entries() : base_positions_;
+  std::vector<Index> rest;
+  for (const Index p : chosen)
+    if (p >= first) rest.push_back(p);
+  if (rest.empty()) return {};
+  for (Intervention& one : all.sites) one.where.positions = Selection(rest);
   return all;
 }
 

@@ -30,6 +30,8 @@ class PatchPlan {
   PatchGrid empty_grid() const;
   Index n_cells() const { return n_cells_; }
   Interventions cell(Index number, const Replacement& replacement) const;
+  /// What of a cell costs: prompts that begin alike have the same activations there, and a rerun sees that.
+  Interventions costly_part(Index number) const;
 
   /// Where the metric is read in the clean run, in the corrupt one.
   Index clean_metric_position() const { return clean_metric_; }
@@ -42,6 +44,7 @@ class PatchPlan {
   void check_options() const;
   void align();
   Index corrupt_position(Index clean) const;
+  Index alike() const;
 
   const ModelConfig& config_;
   const PromptPair& pair_;

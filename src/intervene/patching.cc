@@ -240,16 +240,22 @@ PatchGrid patch_f64(const Model& model, const PromptPair& pair, const PatchOptio
 RerunCost estimate_patch(const ModelConfig& config, const PromptPair& pair, const PatchOptions& options) {
   const PatchPlan plan(config, pair, options);
   const bool noisy = options.ablation == Ablation::noise;
-  Random random(0);
-  Index next = 0;
-  const NextVariant variants = [&](Interventions& variant) {
-    if (next == plan.n_cells()) return false;
-    variant = plan.cell(next++, {.edit = Edit::zero});
-    if (noisy && options.direction == PatchDirection::denoise)
-      variant.sites.push_back(noise_intervention(config, options.noise, static_cast<Index>(pair.clean.size()), random));
-    return true;
+  const auto estimate = [&](const auto& part_of_cell) {
+    Random random(0);
+    Index next = 0;
+    const NextVariant variants = [&](Interventions& variant) {
+      if (next == plan.n_cells()) return false;
+      variant = part_of_cell(next++);
+      if (noisy && options.direction == PatchDirection::denoise)
+        variant.sites.push_back(
+            noise_intervention(config, options.noise, static_cast<Index>(pair.clean.size()), random));
+      return true;
+    };
+    return estimate_rerun(config, std::span(&plan.base(), 1), variants, plan.rerun_options());
   };
-  RerunCost cost = estimate_rerun(config, std::span(&plan.base(), 1), variants, plan.rerun_options());
+  // Groups and memory are planned for what may change, the work is that of what does.
+  RerunCost cost = estimate([&](Index cell) { return plan.cell(cell, {.edit = Edit::zero}); });
+  cost.flops = estimate([&](Index cell) { return plan.costly_part(cell); }).flops;
   if (noisy) {
     const Index samples = options.noise.samples;
     cost.variants *= samples;

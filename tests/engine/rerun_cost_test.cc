@@ -66,6 +66,10 @@ TEST_F(Reruns, UnchangedPositionsVanish) {
   EXPECT_LT(cost.flops, cost_of(none).flops / 2);
   const View<const float, 2> want = base_.trace().logits_of(0);
   EXPECT_LE(test::relative_error(logits, want.row(kLength - 1)), 1e-6);
+  // What the stream is, before anything is computed from it.
+  Interventions same = zero(Site::resid_pre, 1, 2);
+  same.sites[0].edit = Edit::scale;
+  EXPECT_EQ(cost_of(same, {.vanish = 1e-5}).flops, 0.0);
   // A change that is there does not.
   EXPECT_EQ(cost_of(zero(Site::z, 0, 2), {.vanish = 1e-5}).dropped_rows, 0);
 }

@@ -167,6 +167,21 @@ TEST_P(EveryKind, AlignedPromptsOfDifferentLengths) {
   EXPECT_NEAR(grid.values[1 * 6 + 3], want, 2e-5);
 }
 
+TEST_P(EveryKind, EstimateKnowsHowPromptsBegin) {
+  PromptPair pair = pair_;
+  pair.clean = test::random_tokens(30, vocabulary(), 7);
+  pair.corrupt = pair.clean;
+  for (std::size_t i = 20; i < 30; ++i) pair.corrupt[i] = (pair.corrupt[i] + 1) % static_cast<TokenId>(vocabulary());
+  // (Not mlp: an MLP is computed before what it gave is replaced, which in so few layers is no small part.)
+  for (const PatchSite site : {PatchSite::resid, PatchSite::attn, PatchSite::head_pos}) {
+    const RerunCost estimate = estimate_patch(model_.config, pair, {.site = site});
+    const RerunCost cost = patch(model_, pair, {.site = site}).cost;
+    EXPECT_EQ(estimate.variants, cost.variants);
+    EXPECT_GE(estimate.bytes, cost.bytes);
+    EXPECT_NEAR(estimate.flops, cost.flops, 0.2 * cost.flops) << name(site);
+  }
+}
+
 TEST_P(EveryKind, EstimateCountsTheVariants) {
   const PatchOptions options{.site = PatchSite::head_pos, .vanish = 0.0};
   const RerunCost estimate = estimate_patch(model_.config, pair_, options);
