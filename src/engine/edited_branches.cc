@@ -1,6 +1,7 @@
 #include <algorithm>  // for lower_bound, max, min, sort, unique
 
 #include "engine/forward.h"
+#include "engine/variants.h"
 
 namespace kirchhoff::engine {
 
@@ -109,11 +110,12 @@ bool Forward<Real>::edges_read_attention(Index layer) const {
 template <class Real>
 bool Forward<Real>::only_stream_is_edited(Index layer) const {
   const VariantEditors<Real>& editors = branches_->editors;
-  if (config_.parallel || !editors.wanting(Site::pos_embed, 0).empty()) return false;
-  for (const Site site : {Site::attn_in, Site::q_input, Site::k_input, Site::v_input, Site::ln1_scale,
-                          Site::ln1_normalized, Site::attn_input, Site::q, Site::k, Site::v, Site::rot_q, Site::rot_k})
-    if (!editors.wanting(site, layer).empty()) return false;
-  return !editors.wanting(Site::resid_pre, layer).empty() && !edges_read_attention(layer);
+  if (config_.parallel || editors.wants(Site::pos_embed, 0)) return false;
+  for (Index i = 0; i < kSiteCount; ++i) {
+    const Site site{static_cast<std::uint8_t>(i)};
+    if (entry_of(site) == Entry::stream && site != Site::resid_pre && editors.wants(site, layer)) return false;
+  }
+  return editors.wants(Site::resid_pre, layer) && !edges_read_attention(layer);
 }
 
 template <class Real>

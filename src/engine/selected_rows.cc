@@ -7,7 +7,7 @@
 
 namespace kirchhoff::engine {
 
-std::vector<Index> selected(const Selection& selection, Index size, const std::string& what) {
+std::vector<Index> entries_of(const Selection& selection, Index size, std::string_view there_is_no) {
   std::vector<Index> entries;
   if (selection.all()) {
     entries.resize(static_cast<std::size_t>(size));
@@ -15,12 +15,16 @@ std::vector<Index> selected(const Selection& selection, Index size, const std::s
     return entries;
   }
   for (const Index entry : selection.entries()) {
-    check(entry >= -size && entry < size, ErrorCode::usage, "{}: there is no {}, only 0 to {}", what, entry, size - 1);
+    check(entry >= -size && entry < size, ErrorCode::usage, "{} {}, only 0 to {}", there_is_no, entry, size - 1);
     entries.push_back(entry < 0 ? entry + size : entry);
   }
   std::sort(entries.begin(), entries.end());
   entries.erase(std::unique(entries.begin(), entries.end()), entries.end());
   return entries;
+}
+
+std::vector<Index> selected(const Selection& selection, Index size, const std::string& what) {
+  return entries_of(selection, size, what + ": there is no");
 }
 
 std::vector<TokenRow> selected_rows(const BatchLayout& layout, const Selection& sequences, const Selection& positions,

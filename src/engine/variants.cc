@@ -1,45 +1,21 @@
 #include "engine/variants.h"
 
-#include <algorithm>  // for max, min, sort, unique
-#include <numeric>    // for iota
+#include <algorithm>  // for max, min
 
+#include "engine/selected_rows.h"
 #include "engine/site_shape.h"
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/engine/sites.h"
 
 namespace kirchhoff::engine {
-namespace {
 
-/// The entries of a selection on an axis of `size`, ascending.
-std::vector<Index> entries_of(const Selection& selection, Index size, std::string_view axis) {
-  std::vector<Index> entries;
-  if (selection.all()) {
-    entries.resize(static_cast<std::size_t>(size));
-    std::iota(entries.begin(), entries.end(), Index{0});
-    return entries;
-  }
-  for (const Index entry : selection.entries()) {
-    check(entry >= -size && entry < size, ErrorCode::usage, "there is no {} {}, only 0 to {}", axis, entry, size - 1);
-    entries.push_back(entry < 0 ? entry + size : entry);
-  }
-  std::sort(entries.begin(), entries.end());
-  entries.erase(std::unique(entries.begin(), entries.end()), entries.end());
-  return entries;
-}
-
-struct Place {
-  Index layer;
-  Entry entry;
-};
-
-/// The last place from which a run still passes a site with everything that the site's value depends on.
-Place place_of(const ModelConfig& config, SiteRef ref) {
-  const Place end{std::max<Index>(0, config.n_layers - 1), Entry::post};
-  switch (ref.site) {
+/// Sites of no layer belong to the first one, with the embedding, or to the last one.
+Entry entry_of(Site site) {
+  switch (site) {
     case Site::embed_module:
     case Site::embed:
     case Site::pos_embed:
-      return {0, Entry::embed};
+      return Entry::embed;
     case Site::resid_pre:
     case Site::attn_in:
     case Site::q_input:
@@ -53,18 +29,18 @@ Place place_of(const ModelConfig& config, SiteRef ref) {
     case Site::v:
     case Site::rot_q:
     case Site::rot_k:
-      return {ref.layer, Entry::stream};
+      return Entry::stream;
     case Site::attn_scores:
     case Site::pattern:
-      return {ref.layer, Entry::queries};
+      return Entry::queries;
     case Site::z:
-      return {ref.layer, Entry::z};
+      return Entry::z;
     case Site::result:
     case Site::attn_module:
     case Site::ln1_post_scale:
     case Site::ln1_post_normalized:
     case Site::attn_out:
-      return {ref.layer, Entry::result};
+      return Entry::result;
     case Site::resid_mid:
     case Site::mlp_in:
     case Site::ln2_scale:
@@ -79,16 +55,29 @@ Place place_of(const ModelConfig& config, SiteRef ref) {
     case Site::ln2_post_scale:
     case Site::ln2_post_normalized:
     case Site::mlp_out:
-      return {ref.layer, Entry::mid};
+      return Entry::mid;
     case Site::resid_post:
-      return {ref.layer, Entry::post};
+      return Entry::post;
     case Site::final_scale:
     case Site::final_normalized:
     case Site::unembed_in:
     case Site::unembed_out:
-      return end;
+      return Entry::post;
   }
-  return {0, Entry::embed};
+  return Entry::embed;
+}
+
+namespace {
+
+struct Place {
+  Index layer;
+  Entry entry;
+};
+
+Place place_of(const ModelConfig& config, SiteRef ref) {
+  const Entry entry = entry_of(ref.site);
+  if (info(ref.site).per_layer()) return {ref.layer, entry};
+  return {entry == Entry::embed ? 0 : std::max<Index>(0, config.n_layers - 1), entry};
 }
 
 Place place_of(const ModelConfig& config, const Reader& reader) {
@@ -105,7 +94,7 @@ Place place_of(const ModelConfig& config, const Reader& reader) {
 /// Where the parts that a freeze takes from elsewhere lie in a layer.
 std::vector<Place> places_of(const ModelConfig& config, const Freeze& freeze) {
   std::vector<Place> places;
-  for (const Index layer : entries_of(freeze.layers, config.n_layers, "layer")) {
+  for (const Index layer : entries_of(freeze.layers, config.n_layers, "there is no layer")) {
     if (freeze.attention_scales) places.push_back({layer, Entry::stream});
     if (freeze.patterns) places.push_back({layer, Entry::queries});
     if (freeze.post_scales) places.push_back({layer, Entry::result});
@@ -122,8 +111,8 @@ std::vector<Place> places_of(const ModelConfig& config, const Freeze& freeze) {
 std::vector<Join> joins_of(const ModelConfig& config, const BatchLayout& base, const Interventions& variant) {
   std::vector<Join> joins;
   const auto add = [&](Place place, const Selection& sequences, const Selection& positions) {
-    for (const Index s : entries_of(sequences, base.batch(), "sequence"))
-      joins.push_back({place.layer, place.entry, s, entries_of(positions, base.length(s), "position")});
+    for (const Index s : entries_of(sequences, base.batch(), "there is no sequence"))
+      joins.push_back({place.layer, place.entry, s, entries_of(positions, base.length(s), "there is no position")});
   };
   for (const Intervention& intervention : variant.sites)
     for (const SiteRef& ref : find_sites(config, intervention.site)) {

@@ -6,6 +6,9 @@
 
 namespace kirchhoff::engine {
 
+/// The last place of a block from which a run still passes a site with everything that the site's value depends on.
+Entry entry_of(Site site);
+
 /// Where the rows of one variant of `base` must join a resumed run so that every one of its interventions finds the
 /// rows that it touches. Sequences are those of the base. Error{usage} for sites and positions that there are none of.
 std::vector<Join> joins_of(const ModelConfig& config, const BatchLayout& base, const Interventions& variant);
