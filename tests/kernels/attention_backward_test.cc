@@ -1,23 +1,13 @@
 #include "kirchhoff/kernels/attention_backward.h"
 
+#include "kernels/attention_case.h"
 #include "kernels/testing.h"
 #include "kirchhoff/kernels/attention.h"
 
 namespace kirchhoff::kernels {
 namespace {
 
-struct Case {
-  Index queries, keys, heads, groups, d_head;
-  bool causal = true;
-  Index window = 0;
-  double softcap = 0.0;
-  bool alibi = false;
-
-  std::string describe() const {
-    return fmt::format("T {} S {} H {} G {} d {} causal {} window {} cap {} alibi {}", queries, keys, heads, groups,
-                       d_head, causal, window, softcap, alibi);
-  }
-};
+using Case = AttentionCase;
 
 /// sum over visible keys of a * b; hidden scores are -inf and count nothing.
 double inner_finite(const TensorF64& a, const TensorF64& b) {

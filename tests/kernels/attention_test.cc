@@ -1,23 +1,13 @@
 #include "kirchhoff/kernels/attention.h"
 
+#include "kernels/attention_case.h"
 #include "kernels/testing.h"
 #include "kirchhoff/kernels/reference.h"
 
 namespace kirchhoff::kernels {
 namespace {
 
-struct Case {
-  Index queries, keys, heads, groups, d_head;
-  bool causal = true;
-  Index window = 0;
-  double softcap = 0.0;
-  bool alibi = false;
-
-  std::string describe() const {
-    return fmt::format("T {} S {} H {} G {} d {} causal {} window {} cap {} alibi {}", queries, keys, heads, groups,
-                       d_head, causal, window, softcap, alibi);
-  }
-};
+using Case = AttentionCase;
 
 /// A random problem in both precisions, with outputs.
 struct Both {

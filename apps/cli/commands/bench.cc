@@ -19,6 +19,16 @@
 namespace kirchhoff::cli {
 namespace {
 
+/// The rate beside that of the matrix products alone, of a ForwardBench or a PatchBench.
+template <class Bench>
+void add_rates(Json& result, const Bench& bench) {
+  result["gemm_gflops"] = bench.gemm_gflops;
+  result["gflops"] = bench.gflops;
+  result["ratio"] = bench.ratio;
+  result["lowest_ratio"] = bench.lowest_ratio;
+  result["highest_ratio"] = bench.highest_ratio;
+}
+
 struct ForwardCommand {
   std::string shape = "gpt2-small";
   ForwardBenchOptions bench;
@@ -41,11 +51,7 @@ int forward_command(Session& session, const ForwardCommand& options) {
     result["shape"] = options.shape;
     result["tokens"] = options.bench.tokens;
     result["threads"] = thread_count();
-    result["gemm_gflops"] = bench.gemm_gflops;
-    result["gflops"] = bench.gflops;
-    result["ratio"] = bench.ratio;
-    result["lowest_ratio"] = bench.lowest_ratio;
-    result["highest_ratio"] = bench.highest_ratio;
+    add_rates(result, bench);
     result["tokens_per_s"] = bench.tokens_per_s;
     result["seconds"] = bench.seconds;
     result["flops"] = bench.flops;
@@ -63,13 +69,13 @@ int forward_command(Session& session, const ForwardCommand& options) {
   return 0;
 }
 
-struct PatchCommand {
+struct PatchBenchCommand {
   std::string shape = "gpt2-small", sites = "head-pos";
   PatchBenchOptions bench;
   JsonOption json;
 };
 
-int patch_bench_command(Session& session, const PatchCommand& options) {
+int patch_bench_command(Session& session, const PatchBenchCommand& options) {
   check(options.bench.tokens > 0 && options.bench.batch > 0 && options.bench.repeats > 0, ErrorCode::usage,
         "options '--tokens', '--batch' and '--repeats' must be 1 or more");
   PatchBenchOptions bench_options = options.bench;
@@ -92,11 +98,7 @@ int patch_bench_command(Session& session, const PatchCommand& options) {
     result["batch"] = options.bench.batch;
     result["threads"] = thread_count();
     result["variants"] = bench.variants;
-    result["gemm_gflops"] = bench.gemm_gflops;
-    result["gflops"] = bench.gflops;
-    result["ratio"] = bench.ratio;
-    result["lowest_ratio"] = bench.lowest_ratio;
-    result["highest_ratio"] = bench.highest_ratio;
+    add_rates(result, bench);
     result["seconds"] = bench.seconds;
     result["base_seconds"] = bench.base_seconds;
     result["flops"] = bench.flops;
@@ -219,7 +221,7 @@ void add_bench(Command& root, Session& session) {
   forward.on_run([&session, forward_options] { return forward_command(session, *forward_options); });
 
   Command& patch = bench.add_command("patch", "activation patching: all variants of a sweep over a random model");
-  auto patch_options = std::make_shared<PatchCommand>();
+  auto patch_options = std::make_shared<PatchBenchCommand>();
   patch.option("--shape", "NAME", patch_options->shape, "default gpt2-small", shape_names());
   patch.option("--tokens", "N", patch_options->bench.tokens, "length of the prompt (default 16)");
   patch.option("--sites", "SWEEP", patch_options->sites,
