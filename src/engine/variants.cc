@@ -5,7 +5,6 @@
 #include "engine/selected_rows.h"
 #include "engine/site_shape.h"
 #include "kirchhoff/base/error.h"
-#include "kirchhoff/engine/sites.h"
 
 namespace kirchhoff::engine {
 

@@ -3,6 +3,7 @@
 
 #include "engine/branch_plan.h"
 #include "kirchhoff/engine/intervention.h"
+#include "kirchhoff/engine/sites.h"
 
 namespace kirchhoff::engine {
 
