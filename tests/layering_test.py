@@ -22,6 +22,7 @@ HEADER_PLACES = [
                                     "apps/"]),
     (r"(oneapi/)?dnnl.*|omp\.h", ["src/kernels/gemm_onednn"]),
     (r"Eigen/.*", ["src/weights/dense.cc"]),
+    (r"cairo(-svg)?\.h", ["src/draw/canvas.cc"]),
     (r"zlib\.h", ["src/io/", "apps/"]),  # in apps: its version
     (r"pcre2\.h", ["src/text/"]),
     (r"utf8proc\.h", ["src/text/", "apps/"]),  # in apps: how many columns a character takes

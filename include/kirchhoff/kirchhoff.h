@@ -6,6 +6,7 @@
 #include "kirchhoff/base/progress.h"
 #include "kirchhoff/base/random.h"
 #include "kirchhoff/base/types.h"
+#include "kirchhoff/draw/figure.h"
 #include "kirchhoff/engine/bench.h"
 #include "kirchhoff/engine/compare.h"
 #include "kirchhoff/engine/generate.h"

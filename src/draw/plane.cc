@@ -1,0 +1,72 @@
+#include <algorithm>  // for max
+
+#include "draw/body.h"
+#include "draw/scales.h"
+#include "kirchhoff/base/error.h"
+
+namespace kirchhoff::draw {
+namespace {
+
+constexpr double kSide = 420.0, kGap = 14.0;
+
+std::vector<std::string> names_of(const Plane& plane) {
+  std::vector<std::string> names;
+  for (const Plane::Series& series : plane.series) names.push_back(series.name);
+  return names;
+}
+
+class PlaneBody : public Body {
+ public:
+  explicit PlaneBody(const Plane& plane) : plane_(plane), names_(names_of(plane)) {
+    x_.take(0.0);
+    y_.take(0.0);
+    std::size_t points = 0;
+    for (const Plane::Series& series : plane.series)
+      for (const Plane::Point& point : series.points) {
+        x_.take(point.x);
+        y_.take(point.y);
+        ++points;
+      }
+    check(points > 0, ErrorCode::usage, "a plane without points cannot be drawn");
+    x_ = x_.padded(0.06);
+    y_ = y_.padded(0.06);
+    if (!plane.same_scale) return;
+    const double half = std::max(x_.high - x_.low, y_.high - y_.low) / 2.0;
+    for (Range* range : {&x_, &y_}) {
+      const double middle = (range->low + range->high) / 2.0;
+      *range = {middle - half, middle + half, false};
+    }
+  }
+
+  double width() const override { return kAxisLeft + kSide + kGap + key_width(names_); }
+  double height() const override { return std::max(kSide + kAxisBelow, key_height(names_)); }
+
+  void draw(Canvas& canvas, XY origin) const override {
+    const Box box{origin.x + kAxisLeft, origin.y, kSide, kSide};
+    const Scale x{x_.low, x_.high, box.x, box.x + kSide}, y{y_.low, y_.high, box.y + kSide, box.y};
+    draw_axes(canvas, box, x, y, plane_.x_axis, plane_.y_axis);
+    canvas.line({x(0.0), box.y}, {x(0.0), box.y + kSide}, kFaint, 0.8);
+    canvas.line({box.x, y(0.0)}, {box.x + kSide, y(0.0)}, kFaint, 0.8);
+    for (std::size_t i = 0; i < plane_.series.size(); ++i)
+      for (const Plane::Point& point : plane_.series[i].points) {
+        const XY at{x(point.x), y(point.y)};
+        canvas.dot(at, 3.0, series_colour(i), 0.7);
+        if (point.label.empty()) continue;
+        const bool at_right = at.x > box.x + 0.85 * kSide;
+        canvas.text({at.x + (at_right ? -5.0 : 5.0), at.y - 4.0}, point.label,
+                    {.size = 9.5, .align = at_right ? Align::right : Align::left});
+      }
+    draw_key(canvas, {box.x + kSide + kGap, origin.y}, names_);
+  }
+
+ private:
+  const Plane& plane_;
+  std::vector<std::string> names_;
+  Range x_, y_;
+};
+
+}  // namespace
+
+std::unique_ptr<Body> body_of(const Plane& plane) { return std::make_unique<PlaneBody>(plane); }
+
+}  // namespace kirchhoff::draw
