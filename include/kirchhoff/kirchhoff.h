@@ -70,6 +70,7 @@
 #include "kirchhoff/study/path_json.h"
 #include "kirchhoff/study/provenance.h"
 #include "kirchhoff/study/result_json.h"
+#include "kirchhoff/study/result_table.h"
 #include "kirchhoff/tensor/dtype.h"
 #include "kirchhoff/tensor/tensor.h"
 #include "kirchhoff/tensor/view.h"

@@ -1,0 +1,71 @@
+#include "result_output.h"
+
+#include <filesystem>  // for path
+
+#include "kirchhoff/base/error.h"
+#include "kirchhoff/io/tensor_writer.h"
+#include "kirchhoff/io/whole_file.h"
+#include "kirchhoff/study/result_table.h"
+
+namespace kirchhoff::cli {
+namespace {
+
+std::string ending(const std::string& path) { return std::filesystem::path(path).extension().string(); }
+bool is_picture(const std::string& extension) { return extension == ".svg" || extension == ".png"; }
+
+/// The result's numbers as arrays and `json`, all of it, as bytes.
+void write_result_arrays(const std::string& path, const Json& result) {
+  const auto arrays = arrays_of(result);
+  std::vector<io::StoredTensor> stored;
+  for (const auto& [name, tensor] : arrays) stored.push_back(io::borrowed(name, tensor));
+  const std::string text = json_line(result);
+  stored.push_back({"json",
+                    DType::u8,
+                    {static_cast<Index>(text.size())},
+                    std::as_bytes(std::span(text.data(), text.size())),
+                    0,
+                    "memory",
+                    nullptr});
+  io::write_npz(path, stored);
+}
+
+}  // namespace
+
+void ResultOutput::declare(Command& command, Picture picture) {
+  pictured = picture == Picture::drawn;
+  command.option("-o,--output", "FILE", path,
+                 pictured ? "also write the result: .svg, .png, .json, .csv or .npz"
+                          : "also write the result: .json, .csv or .npz");
+  command.flag("--csv", csv, "print the result's table as CSV");
+  json.declare(command);
+}
+
+bool ResultOutput::wanted() const {
+  check(!(csv && json.wanted()), ErrorCode::usage, "options '--csv' and '--json' were both given");
+  if (!path) return csv || json.wanted();
+  const std::string extension = ending(*path);
+  const bool data = extension == ".json" || extension == ".csv" || extension == ".npz";
+  check(data || (pictured && is_picture(extension)), ErrorCode::usage, "option '--output': '{}' ends in none of {}",
+        *path, pictured ? ".svg, .png, .json, .csv, .npz" : ".json, .csv, .npz");
+  return true;
+}
+
+void ResultOutput::write(Session& session, const Json& result, const std::function<draw::Figure()>& figure) const {
+  if (path) {
+    const std::string extension = ending(*path);
+    if (is_picture(extension)) {
+      check(figure != nullptr, ErrorCode::usage,
+            "option '--output': this result has no picture, so '{}' cannot be written", *path);
+      io::write_whole_file(*path, draw::render(figure(), extension == ".svg" ? draw::Format::svg : draw::Format::png));
+    } else if (extension == ".npz") {
+      write_result_arrays(*path, result);
+    } else {
+      io::write_whole_file(*path, extension == ".csv" ? csv_of(result) : json_line(result));
+    }
+    if (!session.quiet) session.err.write(fmt::format("wrote {}\n", *path));
+  }
+  if (csv) session.out.write(csv_of(result));
+  if (json.wanted()) json.print(session, result);
+}
+
+}  // namespace kirchhoff::cli

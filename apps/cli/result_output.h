@@ -1,0 +1,30 @@
+#pragma once
+#include <functional>  // for function
+#include <optional>    // for optional
+#include <string>      // for string
+
+#include "json_option.h"
+#include "kirchhoff/draw/figure.h"
+
+namespace kirchhoff::cli {
+
+/// Where an analysis' result goes beside the screen: "--json", "--csv", "-o FILE".
+struct ResultOutput {
+  JsonOption json;
+  bool csv = false;
+  std::optional<std::string> path;  ///< .json, .csv, .npz; .svg and .png where there is a picture
+  bool pictured = false;
+
+  enum class Picture : std::uint8_t { none, drawn };
+  void declare(Command& command, Picture picture);
+  /// Whether the result is wanted as data or picture. Error{usage} for --json with --csv and for a FILE whose ending
+  /// says no such format: to be called before the work.
+  bool wanted() const;
+  /// Whether stdout is for people: neither --json nor --csv.
+  bool screen() const { return !json.wanted() && !csv; }
+
+  /// Gives the result in every form asked for: FILE, whole or not at all; stdout. `figure` is called for pictures only.
+  void write(Session& session, const Json& result, const std::function<draw::Figure()>& figure = nullptr) const;
+};
+
+}  // namespace kirchhoff::cli
