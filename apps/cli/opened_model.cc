@@ -42,4 +42,10 @@ Model load_weights(Session& session, const OpenedModel& opened, const ModelOptio
   }
 }
 
+std::string model_text(const OpenedModel& opened, const Model& model) {
+  const ModelConfig& c = model.config;
+  return fmt::format("{} · {} · {} layers × {} heads · d_model {} · {}{}", opened.files.argument, c.family, c.n_layers,
+                     c.n_heads, c.d_model, model.origin.format, model.origin.packed ? ", packed" : "");
+}
+
 }  // namespace kirchhoff::cli

@@ -31,6 +31,9 @@ struct OpenedModel {
 
 OpenedModel open_model(const std::string& argument);
 
+/// "models/a.gguf · llama · 30 layers × 9 heads · d_model 576 · gguf".
+std::string model_text(const OpenedModel& opened, const Model& model);
+
 /// Loads the weights, with progress on stderr.
 Model load_weights(Session& session, const OpenedModel& opened, const ModelOptions& options);
 

@@ -6,6 +6,7 @@
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/io/tensor_writer.h"
 #include "kirchhoff/io/whole_file.h"
+#include "result_output.h"
 
 namespace kirchhoff::cli {
 namespace {
@@ -58,13 +59,15 @@ void write_archive(const std::string& path, const PatchView& view, const Json& r
 
 void check_patch_file(const std::string& path) {
   const std::string extension = extension_of(path);
-  check(extension == ".npz" || extension == ".csv" || extension == ".json", ErrorCode::usage,
-        "option '--output': '{}' ends in none of .npz, .csv, .json", path);
+  check(extension == ".npz" || extension == ".csv" || extension == ".json" || picture_format(path), ErrorCode::usage,
+        "option '--output': '{}' ends in none of .svg, .png, .npz, .csv, .json", path);
 }
 
-void write_patch_file(const std::string& path, const PatchView& view, const Json& result) {
+void write_patch_file(const std::string& path, const PatchView& view, const Json& result, const draw::Figure& picture) {
   const std::string extension = extension_of(path);
-  if (extension == ".npz")
+  if (picture_format(path))
+    write_picture(path, picture);
+  else if (extension == ".npz")
     write_archive(path, view, result);
   else
     io::write_whole_file(path, extension == ".csv" ? patch_csv(view) : json_line(result));

@@ -1,6 +1,7 @@
 #include "patch_screen.h"
 
 #include "attribution_view.h"
+#include "figures.h"
 #include "kirchhoff/study/patch_json.h"
 #include "text_width.h"
 
@@ -46,16 +47,6 @@ std::string metric_text(const PatchStudy& study) {
   if (study.metric.foil) text += fmt::format(" − {}({})", f, study.subject.shown(*study.metric.foil));
   text += " at the last position";
   return study.target_given ? text : text + ", the top prediction: no target was given";
-}
-
-/// A prompt's text that can be wrapped: its words as tables show them, spaces as they are.
-std::string readable_prompt(const Prompt& prompt) {
-  if (prompt.text.empty()) return "ids as given";
-  std::string words;
-  std::size_t begin = 0;
-  for (std::size_t end; (end = prompt.text.find(' ', begin)) != std::string::npos; begin = end + 1)
-    words += text::visible(prompt.text.substr(begin, end - begin)) + " ";
-  return words + text::visible(prompt.text.substr(begin));
 }
 
 /// The command that looks at the strongest cell.
@@ -116,6 +107,17 @@ Json patch_result(const Session& session, const PatchStudy& study, const PatchVi
   if (study.many()) result["bootstrap"] = {{"resamples", command.resamples}, {"level", 0.95}, {"seed", session.seed}};
   result["assumptions"] = assumptions(view);
   return result;
+}
+
+draw::Figure patch_picture(const PatchStudy& study, const PatchView& view, const PatchCommand& command) {
+  draw::Caption text =
+      caption(fmt::format("Patching: {}, {}, {}", command.site, name(study.options.direction), command.ablation),
+              study.subject, metric_text(study));
+  if (study.many())
+    text.header[1] = fmt::format("mean of {} pairs of prompts", study.read.pairs.size());
+  else if (const auto& corrupt = study.first().corrupt)
+    text.header.insert(text.header.begin() + 2, fmt::format("corrupt: {}", readable_prompt(*corrupt)));
+  return patch_figure(std::move(text), view);
 }
 
 void print_patch_screen(Session& session, const PatchStudy& study, const PatchView& view, const PatchCommand& command) {

@@ -4,6 +4,7 @@
 #include <vector>    // for vector
 
 #include "json_option.h"
+#include "kirchhoff/draw/figure.h"
 #include "patch_view.h"
 #include "prompt_pairs.h"
 #include "subject.h"
@@ -41,6 +42,7 @@ struct PatchStudy {
 std::string position_label(const PatchStudy& study, Index pos);
 
 Json patch_result(const Session& session, const PatchStudy& study, const PatchView& view, const PatchCommand& command);
+draw::Figure patch_picture(const PatchStudy& study, const PatchView& view, const PatchCommand& command);
 void print_patch_screen(Session& session, const PatchStudy& study, const PatchView& view, const PatchCommand& command);
 
 }  // namespace kirchhoff::cli

@@ -12,40 +12,6 @@
 namespace kirchhoff::cli {
 namespace {
 
-/// The grid as a matrix whose columns are layers.
-struct LayerMatrix {
-  std::vector<std::string> rows{};
-  std::vector<double> values{};  // [row, layer]: effects
-  Index n_layers = 0, left_out = 0;
-
-  double largest() const {
-    double most = 0.0;
-    for (const double value : values) most = std::max(most, std::abs(value));
-    return most;
-  }
-};
-
-LayerMatrix matrix_of(const PatchView& view) {
-  constexpr Index kLabel = 18;
-  const PatchGrid& grid = view.grid();
-  LayerMatrix matrix;
-  matrix.n_layers = grid.shape[0];
-  const bool heads = grid.axes[1] != "pos";
-  const Index rows = grid.shape[1], depth = grid.shape.size() == 3 ? grid.shape[2] : 1;
-  for (Index r = 0; r < rows; ++r)
-    matrix.rows.push_back(heads ? fmt::format("h{}", r) : clipped(view.positions[static_cast<std::size_t>(r)], kLabel));
-  for (Index r = 0; r < rows; ++r)
-    for (Index layer = 0; layer < matrix.n_layers; ++layer) {
-      double strongest = 0.0;  // over the positions of a head
-      for (Index p = 0; p < depth; ++p) {
-        const double effect = view.effect(static_cast<std::size_t>((layer * rows + r) * depth + p));
-        if (std::abs(effect) > std::abs(strongest)) strongest = effect;
-      }
-      matrix.values.push_back(strongest);
-    }
-  return matrix;
-}
-
 /// Keeps the rows that have the largest effects.
 void keep_strongest(LayerMatrix& matrix, Index count) {
   const Index n = static_cast<Index>(matrix.rows.size()), width = matrix.n_layers;
@@ -70,6 +36,33 @@ void keep_strongest(LayerMatrix& matrix, Index count) {
 }
 
 }  // namespace
+
+double LayerMatrix::largest() const {
+  double most = 0.0;
+  for (const double value : values) most = std::max(most, std::abs(value));
+  return most;
+}
+
+LayerMatrix layer_matrix(const PatchView& view) {
+  constexpr Index kLabel = 18;
+  const PatchGrid& grid = view.grid();
+  LayerMatrix matrix;
+  matrix.n_layers = grid.shape[0];
+  const bool heads = grid.axes[1] != "pos";
+  const Index rows = grid.shape[1], depth = grid.shape.size() == 3 ? grid.shape[2] : 1;
+  for (Index r = 0; r < rows; ++r)
+    matrix.rows.push_back(heads ? fmt::format("h{}", r) : clipped(view.positions[static_cast<std::size_t>(r)], kLabel));
+  for (Index r = 0; r < rows; ++r)
+    for (Index layer = 0; layer < matrix.n_layers; ++layer) {
+      double strongest = 0.0;  // over the positions of a head
+      for (Index p = 0; p < depth; ++p) {
+        const double effect = view.effect(static_cast<std::size_t>((layer * rows + r) * depth + p));
+        if (std::abs(effect) > std::abs(strongest)) strongest = effect;
+      }
+      matrix.values.push_back(strongest);
+    }
+  return matrix;
+}
 
 std::optional<double> PatchView::share(double value) const {
   const PatchGrid& g = grid();
@@ -106,7 +99,7 @@ std::string patch_grid_title(const PatchView& view) {
 
 std::string patch_grid(const Session& session, const PatchView& view) {
   constexpr Index kTallest = 40, kMargin = 2, kCell = 3;
-  LayerMatrix matrix = matrix_of(view);
+  LayerMatrix matrix = layer_matrix(view);
   keep_strongest(matrix, kTallest);
   const PatchGrid& grid = view.grid();
   // Tenths of clean - corrupt, with its sign: what a patch gives back is positive whatever the metric's sign.

@@ -23,6 +23,15 @@ struct PatchView {
   double effect(std::size_t cell) const { return grid().values[cell] - grid().unpatched(options.direction); }
 };
 
+/// The grid as a matrix whose columns are layers; of a head's positions the one that changes most.
+struct LayerMatrix {
+  std::vector<std::string> rows{};
+  std::vector<double> values{};  // [row, layer]: effects
+  Index n_layers = 0, left_out = 0;
+  double largest() const;
+};
+LayerMatrix layer_matrix(const PatchView& view);
+
 /// What stands above the grid: what its numbers are.
 std::string patch_grid_title(const PatchView& view);
 /// The grid as rows of coloured cells, layers across, in as many blocks as the screen's width asks for.

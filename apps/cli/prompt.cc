@@ -147,4 +147,13 @@ void fit_to_context(Prompt& prompt, Index n_ctx, bool truncate) {
                                  length - kept_in_front, kept_in_front ? ", after BOS" : "");
 }
 
+std::string readable_prompt(const Prompt& prompt) {
+  if (prompt.text.empty()) return "ids as given";
+  std::string words;
+  std::size_t begin = 0;
+  for (std::size_t end; (end = prompt.text.find(' ', begin)) != std::string::npos; begin = end + 1)
+    words += text::visible(prompt.text.substr(begin, end - begin)) + " ";
+  return words + text::visible(prompt.text.substr(begin));
+}
+
 }  // namespace kirchhoff::cli

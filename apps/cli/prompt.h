@@ -30,6 +30,9 @@ struct Prompt {
   std::string truncated;                ///< what was cut; empty if nothing
 };
 
+/// A prompt's text that can be wrapped: its words as tables show them, spaces as they are; "ids as given" without one.
+std::string readable_prompt(const Prompt& prompt);
+
 /// The prompt's text from -p, the argument, or stdin ("-", or nothing given and stdin not a terminal; one newline at
 /// its end is dropped). Error{usage} if there is none.
 std::string prompt_text(const PromptOptions& options, const Command& command);

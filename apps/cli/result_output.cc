@@ -11,7 +11,6 @@ namespace kirchhoff::cli {
 namespace {
 
 std::string ending(const std::string& path) { return std::filesystem::path(path).extension().string(); }
-bool is_picture(const std::string& extension) { return extension == ".svg" || extension == ".png"; }
 
 /// The result's numbers as arrays and `json`, all of it, as bytes.
 void write_result_arrays(const std::string& path, const Json& result) {
@@ -31,6 +30,17 @@ void write_result_arrays(const std::string& path, const Json& result) {
 
 }  // namespace
 
+std::optional<draw::Format> picture_format(const std::string& path) {
+  const std::string extension = ending(path);
+  if (extension == ".svg") return draw::Format::svg;
+  if (extension == ".png") return draw::Format::png;
+  return std::nullopt;
+}
+
+void write_picture(const std::string& path, const draw::Figure& figure) {
+  io::write_whole_file(path, draw::render(figure, picture_format(path).value()));
+}
+
 void ResultOutput::declare(Command& command, Picture picture) {
   pictured = picture == Picture::drawn;
   command.option("-o,--output", "FILE", path,
@@ -45,7 +55,7 @@ bool ResultOutput::wanted() const {
   if (!path) return csv || json.wanted();
   const std::string extension = ending(*path);
   const bool data = extension == ".json" || extension == ".csv" || extension == ".npz";
-  check(data || (pictured && is_picture(extension)), ErrorCode::usage, "option '--output': '{}' ends in none of {}",
+  check(data || (pictured && picture_format(*path)), ErrorCode::usage, "option '--output': '{}' ends in none of {}",
         *path, pictured ? ".svg, .png, .json, .csv, .npz" : ".json, .csv, .npz");
   return true;
 }
@@ -53,10 +63,10 @@ bool ResultOutput::wanted() const {
 void ResultOutput::write(Session& session, const Json& result, const std::function<draw::Figure()>& figure) const {
   if (path) {
     const std::string extension = ending(*path);
-    if (is_picture(extension)) {
+    if (picture_format(*path)) {
       check(figure != nullptr, ErrorCode::usage,
             "option '--output': this result has no picture, so '{}' cannot be written", *path);
-      io::write_whole_file(*path, draw::render(figure(), extension == ".svg" ? draw::Format::svg : draw::Format::png));
+      write_picture(*path, figure());
     } else if (extension == ".npz") {
       write_result_arrays(*path, result);
     } else {

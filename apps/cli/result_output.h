@@ -8,6 +8,11 @@
 
 namespace kirchhoff::cli {
 
+/// The format that a file's name asks for, if it is one of a picture.
+std::optional<draw::Format> picture_format(const std::string& path);
+/// Draws into a file, whole or not at all.
+void write_picture(const std::string& path, const draw::Figure& figure);
+
 /// Where an analysis' result goes beside the screen: "--json", "--csv", "-o FILE".
 struct ResultOutput {
   JsonOption json;

@@ -67,11 +67,7 @@ std::string header_line(const Session& session, std::string_view label, const st
 }
 
 std::string model_line(const Session& session, const Subject& subject) {
-  const ModelConfig& c = subject.model.config;
-  return header_line(session, "model",
-                     fmt::format("{} · {} · {} layers × {} heads · d_model {} · {}{}", subject.opened.files.argument,
-                                 c.family, c.n_layers, c.n_heads, c.d_model, subject.model.origin.format,
-                                 subject.model.origin.packed ? ", packed" : ""));
+  return header_line(session, "model", model_text(subject.opened, subject.model));
 }
 
 std::string header(const Session& session, const Subject& subject, const std::string& metric) {

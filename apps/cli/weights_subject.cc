@@ -20,11 +20,7 @@ Json new_result(std::string_view name, const Session& session, const WeightsSubj
 }
 
 std::string model_line(const Session& session, const WeightsSubject& subject) {
-  const ModelConfig& c = subject.model.config;
-  return header_line(session, "model",
-                     fmt::format("{} · {} · {} layers × {} heads · d_model {} · {}{}", subject.opened.files.argument,
-                                 c.family, c.n_layers, c.n_heads, c.d_model, subject.model.origin.format,
-                                 subject.model.origin.packed ? ", packed" : ""));
+  return header_line(session, "model", model_text(subject.opened, subject.model));
 }
 
 std::string notes_lines(const Session& session, const std::vector<std::string>& notes) {

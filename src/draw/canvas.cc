@@ -90,9 +90,12 @@ Canvas::Canvas(double width, double height, Format format) : cairo_(std::make_un
 Canvas::~Canvas() = default;
 
 void Canvas::fill(const Box& box, Colour colour) {
+  // Neighbouring boxes meet without a hairline between them.
+  cairo_set_antialias(cairo_->context, CAIRO_ANTIALIAS_NONE);
   cairo_->source(colour);
   cairo_->path(box);
   cairo_fill(cairo_->context);
+  cairo_set_antialias(cairo_->context, CAIRO_ANTIALIAS_DEFAULT);
 }
 
 void Canvas::frame(const Box& box, Colour colour, double width) {

@@ -47,7 +47,9 @@ class HeatmapBody : public Body {
  private:
   std::size_t panel_rows() const { return (map_.panels.size() + side_by_side_ - 1) / side_by_side_; }
   double row_names() const { return widest(map_.rows, kName) + 8.0 + kAxisName; }
-  double column_names() const { return widest(map_.columns, kName) + 8.0 + kAxisName; }
+  /// Whether the columns' names fit below them without being turned.
+  bool flat() const { return widest(map_.columns, kName) + 3.0 <= cell_; }
+  double column_names() const { return (flat() ? 12.0 : widest(map_.columns, kName)) + 8.0 + kAxisName; }
   double panel_width() const { return row_names() + cell_ * static_cast<double>(map_.columns.size()) + kPanelGap; }
   double panel_height() const {
     return kTitleHeight + cell_ * static_cast<double>(map_.rows.size()) + column_names() + kGap;
@@ -74,9 +76,13 @@ class HeatmapBody : public Body {
     for (std::size_t r = 0; r < rows; r += name_step())
       canvas.text({corner.x - 5.0, corner.y + cell_ * (static_cast<double>(r) + 0.5) + 3.5}, map_.rows[r],
                   {.size = kName.size, .align = Align::right});
-    for (std::size_t c = 0; c < columns; c += name_step())
-      canvas.text({corner.x + cell_ * (static_cast<double>(c) + 0.5) - 3.5, all.y + all.height + 5.0}, map_.columns[c],
-                  {.size = kName.size, .turned = 90.0});
+    for (std::size_t c = 0; c < columns; c += flat() ? 1 : name_step()) {
+      const double middle = corner.x + cell_ * (static_cast<double>(c) + 0.5), below = all.y + all.height;
+      if (flat())
+        canvas.text({middle, below + 13.0}, map_.columns[c], {.size = kName.size, .align = Align::centre});
+      else
+        canvas.text({middle - 3.5, below + 5.0}, map_.columns[c], {.size = kName.size, .turned = 90.0});
+    }
     canvas.text({origin.x + 11.0, all.y + all.height / 2.0}, map_.row_axis, {.align = Align::centre, .turned = -90.0});
     canvas.text({all.x + all.width / 2.0, all.y + all.height + column_names() - 4.0}, map_.column_axis,
                 {.align = Align::centre});

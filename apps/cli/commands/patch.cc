@@ -229,7 +229,7 @@ int patch_command(Session& session, const Command& command, const PatchCommand& 
   const bool json = options.json.wanted();
   Json result;
   if (json || options.output) result = patch_result(session, study, view, options);
-  if (options.output) write_patch_file(*options.output, view, result);
+  if (options.output) write_patch_file(*options.output, view, result, patch_picture(study, view, options));
   if (json)
     options.json.print(session, result);
   else if (options.csv)
@@ -264,7 +264,7 @@ void add_patch(Command& root, Session& session) {
   command.option("--samples", "N", options->samples, "noisy runs to average (default 10)");
   command.option("--resamples", "N", options->resamples, "of the bootstrap over pairs (default 1000)");
   command.option("--top", "N", options->top, "largest changes to list (default 10)");
-  command.option("-o,--output", "FILE", options->output, "also write the grid: .npz, .csv or .json");
+  command.option("-o,--output", "FILE", options->output, "also write the grid: .svg, .png, .npz, .csv or .json");
   command.flag("--csv", options->csv, "print the grid as comma-separated values");
   command.flag("--dry-run", options->dry_run, "say what it would cost, and stop");
   options->json.declare(command);

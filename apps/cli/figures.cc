@@ -1,0 +1,157 @@
+#include "figures.h"
+
+#include <algorithm>  // for find, sort, unique
+#include <cmath>      // for nan
+
+#include "attribution_view.h"
+
+namespace kirchhoff::cli {
+namespace {
+
+std::vector<std::string> head_names(const ModelConfig& config) {
+  std::vector<std::string> names;
+  for (Index head = 0; head < config.n_heads; ++head) names.push_back(fmt::format("h{}", head));
+  return names;
+}
+
+std::vector<std::string> layer_names(Index n_layers) {
+  std::vector<std::string> names;
+  for (Index layer = 0; layer < n_layers; ++layer) names.push_back(std::to_string(layer));
+  return names;
+}
+
+/// The place of a head in a list of them.
+using Heads = std::vector<std::pair<Index, Index>>;
+Index place_in(const Heads& heads, std::pair<Index, Index> head) {
+  return std::find(heads.begin(), heads.end(), head) - heads.begin();
+}
+
+Heads sorted_ends(const Composition& composition, bool readers) {
+  Heads heads;
+  for (const CompositionPair& pair : composition.pairs)
+    heads.push_back(readers ? std::pair(pair.to_layer, pair.to_head) : std::pair(pair.from_layer, pair.from_head));
+  std::sort(heads.begin(), heads.end());
+  heads.erase(std::unique(heads.begin(), heads.end()), heads.end());
+  return heads;
+}
+
+std::vector<std::string> names_of(const Heads& heads) {
+  std::vector<std::string> names;
+  for (const auto& [layer, head] : heads) names.push_back(head_name(layer, head));
+  return names;
+}
+
+}  // namespace
+
+draw::Caption caption(std::string title, const Subject& subject, const std::string& metric,
+                      std::vector<std::string> notes) {
+  draw::Caption result{.title = std::move(title), .notes = std::move(notes)};
+  result.header = {model_text(subject.opened, subject.model),
+                   fmt::format("prompt ({} tokens): {}", subject.length(), readable_prompt(subject.prompt))};
+  if (!metric.empty()) result.header.push_back(metric);
+  return result;
+}
+
+draw::Caption caption(std::string title, const WeightsSubject& subject, std::vector<std::string> notes) {
+  return {.title = std::move(title), .header = {model_text(subject.opened, subject.model)}, .notes = std::move(notes)};
+}
+
+draw::Figure pattern_figure(draw::Caption caption, const Subject& subject,
+                            std::span<const std::pair<std::string, ConstMatrix>> patterns) {
+  draw::Heatmap map{.row_axis = "query", .column_axis = "key", .value_name = "attention", .full = 1.0};
+  for (Index pos = 0; pos < subject.length(); ++pos) map.rows.push_back(subject.shown_at(pos));
+  map.columns = map.rows;
+  for (const auto& [title, pattern] : patterns) {
+    draw::Heatmap::Panel panel{.title = title, .values = {}};
+    for (Index q = 0; q < pattern.dim[0]; ++q)
+      for (Index k = 0; k < pattern.dim[1]; ++k)
+        panel.values.push_back(k > q && subject.model.config.causal ? std::nan("") : double{pattern(q, k)});
+    map.panels.push_back(std::move(panel));
+  }
+  return {std::move(caption), std::move(map)};
+}
+
+draw::Figure eigenvalue_figure(draw::Caption caption, std::span<const std::complex<double>> values,
+                               std::span<const std::complex<double>> random) {
+  draw::Plane plane{.x_axis = "real part / largest |λ|", .y_axis = "imaginary part / largest |λ|", .same_scale = true};
+  const auto add = [&](const std::string& name, std::span<const std::complex<double>> spectrum) {
+    double largest = 0.0;
+    for (const auto& value : spectrum) largest = std::max(largest, std::abs(value));
+    if (largest == 0.0) largest = 1.0;
+    draw::Plane::Series series{.name = name, .points = {}};
+    for (const auto& value : spectrum) series.points.push_back({value.real() / largest, value.imag() / largest});
+    plane.series.push_back(std::move(series));
+  };
+  add("this head", values);
+  add("a random head", random);
+  return {std::move(caption), std::move(plane)};
+}
+
+draw::Figure composition_figure(draw::Caption caption, const Composition& composition) {
+  const Heads writers = sorted_ends(composition, false), readers = sorted_ends(composition, true);
+  draw::Bipartite diagram{.left = names_of(writers),
+                          .right = names_of(readers),
+                          .left_axis = "writes",
+                          .right_axis = "reads",
+                          .weight_name = "score − 1/√d_model"};
+  using Score = double (*)(const CompositionPair&);
+  const std::pair<const char*, Score> kinds[] = {{"Q: queries", [](const CompositionPair& p) { return p.q; }},
+                                                 {"K: keys", [](const CompositionPair& p) { return p.k; }},
+                                                 {"V: values", [](const CompositionPair& p) { return p.v; }}};
+  for (const auto& [title, score] : kinds) {
+    draw::Bipartite::Panel panel{.title = title, .edges = {}};
+    for (const CompositionPair& pair : composition.pairs)
+      panel.edges.push_back({place_in(writers, {pair.from_layer, pair.from_head}),
+                             place_in(readers, {pair.to_layer, pair.to_head}), score(pair) - composition.baseline});
+    diagram.panels.push_back(std::move(panel));
+  }
+  return {std::move(caption), std::move(diagram)};
+}
+
+draw::Figure head_grid_figure(draw::Caption caption, const ModelConfig& config, std::vector<HeadGrid> grids,
+                              std::string value_name, bool is_signed) {
+  draw::Heatmap map{.rows = head_names(config),
+                    .columns = layer_names(config.n_layers),
+                    .row_axis = "head",
+                    .column_axis = "layer",
+                    .value_name = std::move(value_name),
+                    .is_signed = is_signed};
+  for (HeadGrid& grid : grids) {
+    draw::Heatmap::Panel panel{.title = std::move(grid.title), .values = {}};
+    for (Index head = 0; head < config.n_heads; ++head)
+      for (Index layer = 0; layer < config.n_layers; ++layer)
+        panel.values.push_back(grid.values[static_cast<std::size_t>(layer * config.n_heads + head)]);
+    map.panels.push_back(std::move(panel));
+  }
+  return {std::move(caption), std::move(map)};
+}
+
+draw::Figure lens_figure(draw::Caption caption, const Subject& subject, std::span<const Index> positions,
+                         std::span<const std::vector<LensRow>> rows) {
+  draw::CellGrid grid{
+      .row_axis = "state of the stream", .column_axis = "position", .shade_name = "probability of the token"};
+  for (const Index pos : positions) grid.columns.push_back(subject.shown_at(pos));
+  const std::size_t n_rows = rows.front().size();
+  for (std::size_t r = n_rows; r-- > 0;) {  // the last state on top, as the stream rises
+    grid.rows.push_back(rows.front()[r].label);
+    for (const std::vector<LensRow>& column : rows) {
+      const TokenScore& best = column[r].top.front();
+      grid.cells.push_back({subject.shown(best.id), best.probability});
+    }
+  }
+  return {std::move(caption), std::move(grid)};
+}
+
+draw::Figure patch_figure(draw::Caption caption, const PatchView& view) {
+  const LayerMatrix matrix = layer_matrix(view);
+  draw::Heatmap map{.panels = {{view.grid().axes.size() == 3 ? "strongest position of each head" : "", matrix.values}},
+                    .rows = matrix.rows,
+                    .columns = layer_names(matrix.n_layers),
+                    .row_axis = view.grid().axes[1] == "pos" ? "position" : "head",
+                    .column_axis = "layer",
+                    .value_name = "change of the metric",
+                    .is_signed = true};
+  return {std::move(caption), std::move(map)};
+}
+
+}  // namespace kirchhoff::cli
