@@ -80,9 +80,7 @@ void ov_spectra_of_all_heads(benchmark::State& state) {
   const Model model = random_model(shape_of("gpt2-small"), 1);
   for (auto _ : state) {
     const VocabularySpectra spectra(model, CircuitKind::ov, true);
-    for (Index layer = 0; layer < model.config.n_layers; ++layer)
-      for (Index head = 0; head < model.config.n_heads; ++head)
-        benchmark::DoNotOptimize(spectra.of(head_matrices(model, layer, head, {.raw = true})));
+    benchmark::DoNotOptimize(spectra.of_all_heads(model, {.raw = true}));
   }
 }
 BENCHMARK(ov_spectra_of_all_heads)->UseRealTime()->Unit(benchmark::kMillisecond);

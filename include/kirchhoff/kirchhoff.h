@@ -2,6 +2,7 @@
 /// Everything: the public headers of all modules. A program that needs less includes less.
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/base/log.h"
+#include "kirchhoff/base/measure.h"
 #include "kirchhoff/base/parallel.h"
 #include "kirchhoff/base/progress.h"
 #include "kirchhoff/base/random.h"
@@ -75,6 +76,7 @@
 #include "kirchhoff/tensor/tensor.h"
 #include "kirchhoff/tensor/view.h"
 #include "kirchhoff/text/tokenizer.h"
+#include "kirchhoff/weights/bench.h"
 #include "kirchhoff/weights/composition.h"
 #include "kirchhoff/weights/factored_matrix.h"
 #include "kirchhoff/weights/head_matrices.h"

@@ -28,9 +28,9 @@ ForwardBench bench_forward(const Model& model, const ForwardBenchOptions& option
   Tokens tokens;
   for (Index i = 0; i < options.tokens; ++i) tokens.push_back(static_cast<TokenId>(random.below(model.config.d_vocab)));
 
-  engine::reset_peak();
-  Trace trace = run(model, tokens);        // the first one pays for pages, code and threads
-  const double peak = engine::peak_mib();  // before there is anything but the model
+  reset_peak();
+  Trace trace = run(model, tokens);  // the first one pays for pages, code and threads
+  const double peak = peak_mib();    // before there is anything but the model
   engine::Products products(engine::multiplied(model, true), options.tokens);
   const double flops = flops_of_forward(model.config, products.flops(), options.tokens);
   products.seconds();
@@ -42,7 +42,7 @@ ForwardBench bench_forward(const Model& model, const ForwardBenchOptions& option
     trace = {};  // only now, so that the system has the pages of the last logits ready for the next
     const auto start = std::chrono::steady_clock::now();
     trace = run(model, tokens);
-    pair.seconds = engine::seconds_since(start);
+    pair.seconds = seconds_since(start);
     pair.peak_mib = peak;
     pair.flops = flops;
     pair.gflops = flops / pair.seconds * 1e-9;

@@ -20,10 +20,10 @@ BackwardBench bench_backward(const Model& model, const BackwardBenchOptions& opt
   const PullOptions pull_options{.weights = options.weights};
   using Clock = std::chrono::steady_clock;
 
-  engine::reset_peak();
+  reset_peak();
   Gradients gradients;
   pull(model, {&tokens, 1}, metric, pull_options, gradients);  // the first one pays for pages, code and threads
-  const double peak = engine::peak_mib();
+  const double peak = peak_mib();
   run(model, tokens);
   std::vector<BackwardBench> pairs;
   for (Index i = 0; i < options.repeats; ++i) {
@@ -31,10 +31,10 @@ BackwardBench bench_backward(const Model& model, const BackwardBenchOptions& opt
     BackwardBench pair;
     auto start = Clock::now();
     run(model, tokens);
-    pair.forward_seconds = engine::seconds_since(start);
+    pair.forward_seconds = seconds_since(start);
     start = Clock::now();
     pull(model, {&tokens, 1}, metric, pull_options, gradients);
-    pair.seconds = engine::seconds_since(start) - pair.forward_seconds;
+    pair.seconds = seconds_since(start) - pair.forward_seconds;
     pair.ratio = pair.seconds / pair.forward_seconds;
     pair.peak_mib = peak;
     pairs.push_back(pair);

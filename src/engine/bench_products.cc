@@ -1,8 +1,6 @@
 #include "engine/bench_products.h"
 
 #include <algorithm>  // for max
-#include <fstream>    // for ifstream, ofstream
-#include <string>     // for getline, stod, string
 #include <utility>    // for move
 
 #include "kirchhoff/base/error.h"
@@ -49,15 +47,6 @@ double Products::flops() const {
     flops += 2.0 * static_cast<double>(rows_) * static_cast<double>(w->d_in() * w->d_out());
   return flops;
 }
-
-double peak_mib() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / 1024.0;
-  return 0.0;
-}
-
-void reset_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
 void check_expanded(const Model& model) {
   for (const WeightMatrix* w : multiplied(model, true))

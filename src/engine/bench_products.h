@@ -1,7 +1,7 @@
 #pragma once
-#include <chrono>  // for steady_clock
 #include <vector>  // for vector
 
+#include "kirchhoff/base/measure.h"
 #include "kirchhoff/model/model.h"
 #include "kirchhoff/tensor/tensor.h"
 
@@ -25,14 +25,6 @@ class Products {
   Index rows_;
   Tensor a_, c_;
 };
-
-inline double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-/// The largest resident size since the last reset, in MiB (Linux; 0 elsewhere).
-double peak_mib();
-void reset_peak();
 
 /// Error{usage} if a model's weights are packed: the library multiplies expanded ones.
 void check_expanded(const Model& model);

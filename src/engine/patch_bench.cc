@@ -76,13 +76,13 @@ PatchBench bench_patch(const Model& model, const PatchBenchOptions& options) {
                              .vanish = options.vanish};
   if (options.sweep == PatchSweep::edge) rerun_options.columns = {};
 
-  engine::reset_peak();
+  reset_peak();
   auto start = std::chrono::steady_clock::now();
   const RunOptions capture{.capture = sites_of_sweep(model.config, options.sweep), .logits = LogitPositions::none};
   const Trace corrupt = run(model, corrupted, capture);
   const RerunBase base(model, clean, {.logits = LogitPositions::none});
   PatchBench result;
-  result.base_seconds = engine::seconds_since(start);
+  result.base_seconds = seconds_since(start);
 
   const std::vector<Interventions> variants = variants_of(model.config, options, corrupt);
   double sum = 0.0;  // of the differences, so that they are formed
@@ -93,7 +93,7 @@ PatchBench bench_patch(const Model& model, const PatchBenchOptions& options) {
     });
   };
   measure();  // the first one pays for pages, code and threads
-  result.peak_mib = engine::peak_mib();
+  result.peak_mib = peak_mib();
   result.variants = static_cast<Index>(variants.size());
   const RerunCost cost = estimate_rerun(model.config, clean, each_of(variants), rerun_options);
   result.flops = cost.flops;
@@ -107,7 +107,7 @@ PatchBench bench_patch(const Model& model, const PatchBenchOptions& options) {
     pair.gemm_gflops = products.flops() / products.seconds() * 1e-9;
     start = std::chrono::steady_clock::now();
     measure();
-    pair.seconds = engine::seconds_since(start);
+    pair.seconds = seconds_since(start);
     pair.gflops = pair.flops / pair.seconds * 1e-9;
     pair.ratio = pair.gflops / pair.gemm_gflops;
     pairs.push_back(pair);

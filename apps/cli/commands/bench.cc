@@ -242,6 +242,8 @@ void add_bench(Command& root, Session& session) {
   backward_options->json.declare(backward);
   backward.on_run([&session, backward_options] { return backward_command(session, *backward_options); });
 
+  add_bench_weights(bench, session);
+
   Command& signature = bench.add_command("signature", "one hash of rounded logits over a fixed set of tiny models");
   auto signature_json = std::make_shared<JsonOption>();
   signature_json->declare(signature);

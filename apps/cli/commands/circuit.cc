@@ -60,10 +60,9 @@ int list_heads(Session& session, const CircuitCommand& options, CircuitKind kind
     const Progress progress = printer.callback();
     const VocabularySpectra spectra(subject.model, kind, options.raw, progress);
     band = spectra.null_band(config.d_head, kNullSamples, session.seed);
-    for (Index layer = 0; layer < config.n_layers; ++layer) {
-      report(progress, "spectra", layer, config.n_layers);
-      for (Index head = 0; head < config.n_heads; ++head)
-        rows.push_back({layer, head, positivity(spectra.of(head_matrices(subject.model, layer, head, form)))});
+    for (const auto& values : spectra.of_all_heads(subject.model, form)) {
+      const auto i = static_cast<Index>(rows.size());
+      rows.push_back({i / config.n_heads, i % config.n_heads, positivity(values)});
     }
   }
   std::vector<std::string> notes =

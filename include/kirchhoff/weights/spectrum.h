@@ -30,13 +30,17 @@ class VocabularySpectra {
   /// All eigenvalues but zeros of the head's token circuit without score_scale, largest modulus first. A norm of q and
   /// k per head is left out but for its gains.
   std::vector<std::complex<double>> of(const HeadMatrices& head) const;
+  /// Those of every head, layer by layer.
+  std::vector<std::vector<std::complex<double>>> of_all_heads(const Model& model, const HeadForm& form) const;
+  /// Those of a head with Gaussian weights before this vocabulary, seeded: what a spectrum looks like by chance.
+  std::vector<std::complex<double>> of_random_head(Index d_head, std::uint64_t seed) const;
   /// Positivity of heads with Gaussian weights before this vocabulary, seeded.
   NullBand null_band(Index d_head, Index samples, std::uint64_t seed) const;
 
  private:
   std::vector<std::complex<double>> of(const TensorF64& reads, const TensorF64& writes) const;
   CircuitKind kind_;
-  TensorF64 gram_;  // [d_model, d_model]: sum over tokens t of E_t^T U_t
+  Tensor gram_;  // [d_model, d_model]: sum over tokens t of E_t^T U_t
 };
 
 }  // namespace kirchhoff
