@@ -85,5 +85,58 @@ void ov_spectra_of_all_heads(benchmark::State& state) {
 }
 BENCHMARK(ov_spectra_of_all_heads)->UseRealTime()->Unit(benchmark::kMillisecond);
 
+/// How cost grows: one of vocabulary, width and depth doubles at a time, from 16384 tokens, d_model 512, 6 layers.
+ModelConfig sized(const benchmark::State& state) {
+  ModelConfig config = shape_of("gpt2-small");
+  config.d_vocab = config.d_vocab_out = state.range(0);
+  config.d_model = state.range(1);
+  config.d_mlp = config.d_model;  // no part of this
+  config.n_heads = config.n_kv_heads = config.d_model / config.d_head;
+  config.n_layers = state.range(2);
+  config.n_ctx = 16;
+  const auto layers = static_cast<std::size_t>(config.n_layers);
+  config.window_of_layer.assign(layers, config.window_of_layer.front());
+  config.attn_scale_of_layer.assign(layers, config.attn_scale_of_layer.front());
+  return config;
+}
+
+void sizes(benchmark::internal::Benchmark* bench) {
+  bench->ArgNames({"vocabulary", "d_model", "layers"});
+  for (const auto& size : std::vector<std::vector<std::int64_t>>{{8192, 512, 6},
+                                                                 {16384, 512, 6},
+                                                                 {32768, 512, 6},
+                                                                 {16384, 256, 6},
+                                                                 {16384, 1024, 6},
+                                                                 {16384, 512, 3},
+                                                                 {16384, 512, 12}})
+    bench->Args(size);
+  bench->UseRealTime()->Unit(benchmark::kMillisecond);
+}
+
+void growth_of_ov_spectra(benchmark::State& state) {
+  const Model model = random_model(sized(state), 1);
+  for (auto _ : state) {
+    const VocabularySpectra spectra(model, CircuitKind::ov, true);
+    benchmark::DoNotOptimize(spectra.of_all_heads(model, {.raw = true}));
+  }
+}
+BENCHMARK(growth_of_ov_spectra)->Apply(sizes);
+
+void growth_of_composition(benchmark::State& state) {
+  const Model model = random_model(sized(state), 1);
+  for (auto _ : state) benchmark::DoNotOptimize(composition(model, {.form = {.raw = true}}));
+}
+BENCHMARK(growth_of_composition)->Apply(sizes);
+
+/// The largest entries of a head's whole vocabulary x vocabulary matrix.
+void growth_of_extremes(benchmark::State& state) {
+  const Model model = random_model(sized(state), 1);
+  const HeadMatrices head = head_matrices(model, 0, 0, {.raw = true});
+  for (auto _ : state)
+    benchmark::DoNotOptimize(
+        circuit_extremes(token_circuit(model, head, CircuitKind::ov, {.form = {.raw = true}}), 10));
+}
+BENCHMARK(growth_of_extremes)->Apply(sizes);
+
 }  // namespace
 }  // namespace kirchhoff
