@@ -51,6 +51,7 @@
 #include "kirchhoff/kernels/norm_backward.h"
 #include "kirchhoff/kernels/reference.h"
 #include "kirchhoff/kernels/rotary.h"
+#include "kirchhoff/kernels/scan.h"
 #include "kirchhoff/kernels/softmax.h"
 #include "kirchhoff/model/config.h"
 #include "kirchhoff/model/load.h"

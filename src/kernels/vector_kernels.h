@@ -2,6 +2,7 @@
 #include "kirchhoff/base/types.h"
 #include "kirchhoff/kernels/activations_backward.h"
 #include "kirchhoff/kernels/cpu.h"
+#include "kirchhoff/kernels/scan.h"
 
 namespace kirchhoff::kernels {
 
@@ -63,6 +64,10 @@ struct VectorKernels {
   /// that depends on k alone, so the rows of C are independent of m, bitwise.
   void (*dot_rows)(const SmallGemm& problem);
   void (*combine_rows)(const SmallGemm& problem);
+
+  /// scan.h.
+  ValueRange (*value_range)(const float* x, Index n);
+  float (*largest_value)(const float* x, Index n);
 };
 
 /// The table of cpu().isa.

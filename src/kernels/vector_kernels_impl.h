@@ -68,6 +68,29 @@ float row_max(const float* x, Index n) {
   return top;
 }
 
+ValueRange row_range(const float* x, Index n) {
+  Vec lows = broadcast(__builtin_inff()), highs = broadcast(-__builtin_inff());
+  Index i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const Vec v = load(x + i);
+    lows = v < lows ? v : lows;
+    highs = v > highs ? v : highs;
+  }
+  float low_lanes[kLanes], high_lanes[kLanes];
+  store(low_lanes, lows);
+  store(high_lanes, highs);
+  ValueRange range = {low_lanes[0], high_lanes[0]};
+  for (Index lane = 1; lane < kLanes; ++lane) {
+    range.low = low_lanes[lane] < range.low ? low_lanes[lane] : range.low;
+    range.high = high_lanes[lane] > range.high ? high_lanes[lane] : range.high;
+  }
+  for (; i < n; ++i) {
+    range.low = x[i] < range.low ? x[i] : range.low;
+    range.high = x[i] > range.high ? x[i] : range.high;
+  }
+  return range;
+}
+
 float row_sum(const float* x, Index n) {
   float sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -498,7 +521,7 @@ void combine_rows(const SmallGemm& g) {
 constexpr VectorKernels kTable = {layer_norm,    rms_norm,         softmax,           log_sum_exp,
                                   activate,      activate_gated,   soft_cap,          norm_statistics,
                                   norm_backward, softmax_backward, activate_backward, activate_gated_backward,
-                                  dot_rows,      combine_rows};
+                                  dot_rows,      combine_rows,     row_range,         row_max};
 
 }  // namespace
 }  // namespace kirchhoff::kernels

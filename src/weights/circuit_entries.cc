@@ -1,9 +1,10 @@
 // What is asked of the entries of a token circuit: rows, columns, extremes, the diagonal.
-#include <algorithm>  // for max, min, swap
+#include <algorithm>  // for max, min
 #include <cmath>      // for sqrt
 #include <limits>     // for numeric_limits
 
 #include "kirchhoff/kernels/gemm.h"
+#include "kirchhoff/kernels/scan.h"
 #include "kirchhoff/weights/token_circuit.h"
 #include "weights/tiles.h"
 
@@ -22,12 +23,10 @@ class Best {
   float worst() const { return entries_.back().value; }
   void offer(const CircuitEntry& entry) {
     if (k_ == 0 || (full() && !before_(entry.value, worst()))) return;
-    if (full())
-      entries_.back() = entry;
-    else
-      entries_.push_back(entry);
-    for (std::size_t i = entries_.size() - 1; i > 0 && before_(entries_[i].value, entries_[i - 1].value); --i)
-      std::swap(entries_[i], entries_[i - 1]);
+    if (!full()) entries_.push_back(entry);
+    std::size_t i = entries_.size() - 1;
+    for (; i > 0 && before_(entry.value, entries_[i - 1].value); --i) entries_[i] = entries_[i - 1];
+    entries_[i] = entry;
   }
   std::vector<CircuitEntry>& entries() { return entries_; }
 
@@ -52,7 +51,8 @@ class BothEnds {
   void offer_run(Index row, Index column, const float* x, Index n) {
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
     const float high = top_.full() ? top_.worst() : -kInfinity, low = bottom_.full() ? bottom_.worst() : kInfinity;
-    if (!tiles::any_outside(x, n, low, high)) return;
+    const kernels::ValueRange range = kernels::value_range(x, n);
+    if (!(range.high > high || range.low < low)) return;
     for (Index j = 0; j < n; ++j) offer({row, column + j, x[j]});
   }
   void merge(const CircuitExtremes& others) {
@@ -137,12 +137,15 @@ std::vector<std::vector<CircuitEntry>> circuit_row_tops(const TokenCircuit& circ
       auto& own = best[static_cast<std::size_t>(row + r)];
       float& floor = floors[static_cast<std::size_t>(row + r)];
       const float* x = tile.row(r).data();
-      if (!tiles::any_above(x, tile.dim[1], floor)) continue;
+      if (!(kernels::largest_value(x, tile.dim[1]) > floor)) continue;
       for (Index j = 0; j < tile.dim[1]; j += kShortRun) {
         const Index n = std::min(kShortRun, tile.dim[1] - j);
-        if (!tiles::any_above(x + j, n, floor)) continue;
-        for (Index i = j; i < j + n; ++i) own.offer({row + r, column + i, x[i]});
-        if (own.full()) floor = own.worst();
+        if (!(kernels::largest_value(x + j, n) > floor)) continue;
+        for (Index i = j; i < j + n; ++i) {
+          if (!(x[i] > floor)) continue;
+          own.offer({row + r, column + i, x[i]});
+          if (own.full()) floor = own.worst();
+        }
       }
     }
   });

@@ -9,8 +9,8 @@
 namespace kirchhoff::tiles {
 namespace {
 
-/// A tile (256 x 512 floats) stays in a core's second-level cache while it is looked through.
-constexpr Index kColumns = 512;
+/// A tile (512 x 256 floats) stays in a core's second-level cache while it is looked through.
+constexpr Index kColumns = 256;
 
 }  // namespace
 
@@ -32,20 +32,6 @@ void stream(const TokenCircuit& circuit, const Progress& progress, const Visitor
     done += end - begin;
     report(progress, "stream", done, rows);
   });
-}
-
-bool any_outside(const float* x, Index n, float low, float high) {
-  int any = 0;
-#pragma omp simd reduction(| : any)
-  for (Index i = 0; i < n; ++i) any |= static_cast<int>(x[i] > high) | static_cast<int>(x[i] < low);
-  return any != 0;
-}
-
-bool any_above(const float* x, Index n, float high) {
-  int any = 0;
-#pragma omp simd reduction(| : any)
-  for (Index i = 0; i < n; ++i) any |= static_cast<int>(x[i] > high);
-  return any != 0;
 }
 
 Index count_above(const float* x, Index n, float high) {

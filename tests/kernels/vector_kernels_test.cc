@@ -47,6 +47,26 @@ TEST_P(VectorKernelsTest, SoftmaxForEveryLength) {
   }
 }
 
+TEST_P(VectorKernelsTest, RangesForEveryLength) {
+  Random random(4);
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(table().value_range(nullptr, 0).low, kInfinity);
+  EXPECT_EQ(table().largest_value(nullptr, 0), -kInfinity);
+  for (Index n = 1; n < 70; ++n)
+    for (Index nan = -1; nan < std::min<Index>(n, 20); ++nan) {
+      std::vector<float> x = normals(n, random);
+      if (nan >= 0) x[static_cast<std::size_t>(nan)] = std::numeric_limits<float>::quiet_NaN();
+      float low = kInfinity, high = -kInfinity;
+      for (const float v : x) {
+        if (v < low) low = v;
+        if (v > high) high = v;
+      }
+      EXPECT_EQ(table().value_range(x.data(), n).low, low) << n;
+      EXPECT_EQ(table().value_range(x.data(), n).high, high) << n;
+      EXPECT_EQ(table().largest_value(x.data(), n), high) << n;
+    }
+}
+
 TEST_P(VectorKernelsTest, NormsForEveryLength) {
   Random random(2);
   for (Index n = 1; n < 70; ++n) {
