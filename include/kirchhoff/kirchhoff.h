@@ -74,6 +74,7 @@
 #include "kirchhoff/tensor/tensor.h"
 #include "kirchhoff/tensor/view.h"
 #include "kirchhoff/text/tokenizer.h"
+#include "kirchhoff/weights/bigrams.h"
 #include "kirchhoff/weights/composition.h"
 #include "kirchhoff/weights/copying.h"
 #include "kirchhoff/weights/factored_matrix.h"
