@@ -104,13 +104,17 @@ TrigramBug bug_of(const Model& model, const SourceTrigrams& source, const Trigra
   const View<const double, 2> T = products.view<2>();
   const Index destinations = far_out(source.destinations, options.deviation),
               outs = far_out(source.outs, options.deviation);
+  // Where W_U is W_E, the direct path believes in nothing as in the token itself: no bigram that a text has.
+  const auto repeats = [&](Index b, Index c) {
+    return source.destinations[static_cast<std::size_t>(b)].token == source.outs[static_cast<std::size_t>(c)].token;
+  };
   TrigramBug best{.source = source.source, .destination = {}, .out = {}};
   for (Index b0 = 0; b0 < destinations; ++b0)
     for (Index b1 = b0 + 1; b1 < destinations; ++b1)
       for (Index c0 = 0; c0 < outs; ++c0)
         for (Index c1 = 0; c1 < outs; ++c1) {
           const double contrast = T(b0, c0) + T(b1, c1) - T(b0, c1) - T(b1, c0);
-          if (c0 == c1 || contrast <= best.contrast) continue;
+          if (c0 == c1 || contrast <= best.contrast || repeats(b0, c0) || repeats(b1, c1)) continue;
           best.contrast = contrast;
           best.destination[0] = source.destinations[static_cast<std::size_t>(b0)];
           best.destination[1] = source.destinations[static_cast<std::size_t>(b1)];

@@ -14,7 +14,7 @@ struct HeadTables {
   double attention_mean = 0.0, attention_sd = 0.0, output_mean = 0.0, output_sd = 0.0;
 };
 
-/// Four thin matrices [V, d_head] in float. `head` may be one of virtual_head_circuit.
+/// Four thin matrices [V, d_head] in float. `head` may be a virtual one.
 HeadTables head_tables(const Model& model, const HeadMatrices& head, const CircuitOptions& options = {});
 
 /// An entry of one of the two tables, in its row.
@@ -71,8 +71,8 @@ struct TrigramBugOptions {
 };
 
 /// For each candidate the two pairs of its listed destinations and outs with the largest contrast; of these the `count`
-/// with the largest, largest first, none without a positive one. A pair of outs and a pair of destinations is listed
-/// once, with its strongest source.
+/// with the largest, largest first, none without a positive one. No pair is a token and itself. A pair of outs and a
+/// pair of destinations is listed once, with its strongest source.
 std::vector<TrigramBug> trigram_bugs(const Model& model, const std::vector<SourceTrigrams>& sources,
                                      const TrigramBugOptions& options = {});
 
