@@ -31,18 +31,21 @@ std::vector<std::pair<std::string, std::vector<CircuitEntry>>> both_ends(const C
   return {{"largest", found.top}, {"smallest", found.bottom}};
 }
 
-/// A token's row or column: {"top", "bottom"} of the other side's tokens.
-Json token_side(CircuitStudy& study, const std::string& title, std::span<const float> values) {
+enum class Side { row, column };
+
+/// Values over a side of the circuit: {"top", "bottom"} of its tokens or positions.
+Json side_values(CircuitStudy& study, const std::string& title, std::span<const float> values, Side side) {
   const CircuitExtremes found = extremes(values, study.options.count());
   if (study.screen()) {
     study.title(title);
-    study.session.out.write(
-        token_columns(study, both_ends(found), [&](const CircuitEntry& e) { return study.shown(e.column); }));
+    study.session.out.write(token_columns(study, both_ends(found), [&](const CircuitEntry& e) {
+      return side == Side::row ? study.shown_row(e.column) : study.shown_column(e.column);
+    }));
   }
   const auto list = [&](const std::vector<CircuitEntry>& entries) {
     Json tokens = Json::array();
     for (const CircuitEntry& e : entries) {
-      Json entry = to_json(static_cast<TokenId>(e.column), study.subject.names());
+      Json entry = side == Side::row ? study.row_json(e.column) : study.column_json(e.column);
       entry["value"] = e.value;
       tokens.push_back(std::move(entry));
     }
@@ -65,6 +68,21 @@ std::vector<float> direction(const TensorF64& basis, Index j) {
 
 }  // namespace
 
+std::string CircuitStudy::shown(Index i, CircuitInput input) const {
+  return input == CircuitInput::position ? fmt::format("position {}", i) : subject.shown(static_cast<TokenId>(i));
+}
+
+Json CircuitStudy::side_json(Index i, CircuitInput input) const {
+  if (input == CircuitInput::position) return {{"pos", i}};
+  return to_json(static_cast<TokenId>(i), subject.names());
+}
+
+CircuitInput circuit_input(const std::optional<std::string>& text, const char* option) {
+  check(!text || *text == "token" || *text == "position", ErrorCode::usage,
+        "option '{}': '{}' is not token or position", option, text.value_or(""));
+  return text == "position" ? CircuitInput::position : CircuitInput::token;
+}
+
 bool divides_by_token(const ModelConfig& config, CircuitKind kind, bool raw) {
   return kind == CircuitKind::qk && config.qk_norm == QkNorm::per_head && !raw;
 }
@@ -75,14 +93,20 @@ void show_extremes(CircuitStudy& study) {
     ProgressPrinter printer(study.session.err, study.session.quiet);
     found = circuit_extremes(study.circuit, study.options.count(), printer.callback());
   }
-  study.result["top"] = entries_json(found.top, study.kind, study.subject.names());
-  study.result["bottom"] = entries_json(found.bottom, study.kind, study.subject.names());
-  if (!study.screen()) return;
   const std::vector<std::string> axes = circuit_axes(study.kind);
+  const auto list = [&](const std::vector<CircuitEntry>& entries) {
+    Json json = Json::array();
+    for (const CircuitEntry& e : entries)
+      json.push_back({{axes[0], study.row_json(e.row)}, {axes[1], study.column_json(e.column)}, {"value", e.value}});
+    return json;
+  };
+  study.result["top"] = list(found.top);
+  study.result["bottom"] = list(found.bottom);
+  if (!study.screen()) return;
   study.title(fmt::format("Largest and smallest of all {} × {} entries, {} → {}", study.circuit.rows(),
                           study.circuit.columns(), axes[0], axes[1]));
   study.session.out.write(token_columns(study, both_ends(found), [&](const CircuitEntry& e) {
-    return fmt::format("{} → {}", study.shown(e.row), study.shown(e.column));
+    return fmt::format("{} → {}", study.shown_row(e.row), study.shown_column(e.column));
   }));
 }
 
@@ -91,18 +115,18 @@ void show_token(CircuitStudy& study, TokenId token) {
   const std::vector<std::string> axes = circuit_axes(study.kind);
   const std::string shown = study.subject.shown(token);
   study.result["token"] = to_json(token, study.subject.names());
-  if (token < study.circuit.rows())
+  if (token < study.circuit.rows() && study.circuit_options.query == CircuitInput::token)
     study.result[fmt::format("as_{}", axes[0])] =
-        token_side(study,
-                   ov ? fmt::format("{} as source: what attending to it does to the logits", shown)
-                      : fmt::format("{} as query: the keys it looks for", shown),
-                   circuit_row(study.circuit, token));
-  if (token < study.circuit.columns())
+        side_values(study,
+                    ov ? fmt::format("{} as source: what attending to it does to the logits", shown)
+                       : fmt::format("{} as query: the keys it looks for", shown),
+                    circuit_row(study.circuit, token), Side::column);
+  if (token < study.circuit.columns() && study.circuit_options.key == CircuitInput::token)
     study.result[fmt::format("as_{}", axes[1])] =
-        token_side(study,
-                   ov ? fmt::format("{} as output: the sources that change its logit", shown)
-                      : fmt::format("{} as key: the queries that look for it", shown),
-                   circuit_column(study.circuit, token));
+        side_values(study,
+                    ov ? fmt::format("{} as output: the sources that change its logit", shown)
+                       : fmt::format("{} as key: the queries that look for it", shown),
+                    circuit_column(study.circuit, token), Side::row);
 }
 
 void show_diagonal(CircuitStudy& study) {
@@ -170,8 +194,8 @@ void show_singular(CircuitStudy& study) {
     const std::string of =
         fmt::format("Singular direction {}: {:.4g}, {:.1f} % of the squares", j, s, 100.0 * s * s / squares);
     Json entry = {{"value", s}};
-    entry[axes[0]] = token_side(study, fmt::format("{}, {} side", of, axes[0]), direction(svd.u, j));
-    entry[axes[1]] = token_side(study, fmt::format("{}, {} side", of, axes[1]), direction(svd.v, j));
+    entry[axes[0]] = side_values(study, fmt::format("{}, {} side", of, axes[0]), direction(svd.u, j), Side::row);
+    entry[axes[1]] = side_values(study, fmt::format("{}, {} side", of, axes[1]), direction(svd.v, j), Side::column);
     list.push_back(std::move(entry));
   }
   study.result["singular"] = std::move(list);

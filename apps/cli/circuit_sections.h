@@ -16,7 +16,7 @@ constexpr Index kNullSamples = 40;
 struct CircuitCommand {
   ModelOptions model;
   JsonOption json;
-  std::optional<std::string> head, through, token, output;
+  std::optional<std::string> head, through, token, output, query, key;
   std::optional<Index> token_id, top;
   Index singular = 0, offset = 0;
   bool diagonal = false, eigen = false, raw = false, full = false;
@@ -41,11 +41,22 @@ struct CircuitStudy {
   Json result;
 
   bool screen() const { return !options.json.wanted(); }
-  std::string shown(Index id) const { return subject.shown(static_cast<TokenId>(id)); }
+  /// What row or column i of the circuit stands for: a token, or a position.
+  std::string shown_row(Index i) const { return shown(i, circuit_options.query); }
+  std::string shown_column(Index i) const { return shown(i, circuit_options.key); }
+  Json row_json(Index i) const { return side_json(i, circuit_options.query); }
+  Json column_json(Index i) const { return side_json(i, circuit_options.key); }
   void title(const std::string& text) const {
     session.out.write(fmt::format("\n{}\n", session.out.paint(Style::title, text)));
   }
+
+ private:
+  std::string shown(Index i, CircuitInput input) const;
+  Json side_json(Index i, CircuitInput input) const;
 };
+
+/// "token", "position", or nothing: what a side of a QK circuit stands for. Error{usage} for anything else.
+CircuitInput circuit_input(const std::optional<std::string>& text, const char* option);
 
 /// Divided token by token, queries and keys have no spectrum that the vocabulary's Gram knows.
 bool divides_by_token(const ModelConfig& config, CircuitKind kind, bool raw);

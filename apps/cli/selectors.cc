@@ -71,6 +71,39 @@ std::vector<std::pair<Index, Index>> parse_heads(const std::string& text, Index 
   return heads;
 }
 
+std::vector<HeadChain> parse_head_chains(const std::string& text, Index n_layers, Index n_heads) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  std::vector<HeadChain> chains;
+  for (std::string part : split_list(text)) {
+    HeadChain chain;
+    // A '*' behind a digit joins two heads; one beside a '.' stands for all layers or heads.
+    for (std::size_t at = part.size(); at-- > 1;) {
+      if (part[at] != '*' || !is_digit(part[at - 1])) continue;
+      const auto heads = parse_heads(part.substr(at + 1), n_layers, n_heads);
+      check(heads.size() == 1, ErrorCode::usage, "'{}' in the virtual head '{}' selects {} heads", part.substr(at + 1),
+            part, heads.size());
+      chain.heads.push_back(heads.front());
+      part.erase(at);
+    }
+    const auto last = parse_heads(part, n_layers, n_heads);
+    check(chain.heads.empty() || last.size() == 1, ErrorCode::usage, "'{}' in the virtual head '{}' selects {} heads",
+          part, text, last.size());
+    for (const auto& head : last) {
+      chains.push_back(chain);
+      chains.back().heads.push_back(head);
+    }
+  }
+  check(!chains.empty(), ErrorCode::usage, "'{}' selects no head", text);
+  return chains;
+}
+
+HeadChain parse_head_chain(const std::string& text, const ModelConfig& config, const char* option) {
+  const auto chains = parse_head_chains(text, config.n_layers, config.n_heads);
+  check(chains.size() == 1, ErrorCode::usage, "option '{}': '{}' selects {} heads; one is looked at", option, text,
+        chains.size());
+  return chains.front();
+}
+
 void TargetOptions::declare(Command& command) {
   command.option("--target", "TEXT", target, "the token to explain, e.g. ' Mary' (default: the top prediction)");
   command.option("--foil", "TEXT", foil, "explain the difference to this token's logit");

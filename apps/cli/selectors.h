@@ -6,6 +6,7 @@
 
 #include "command_line.h"
 #include "kirchhoff/observe/attribution.h"
+#include "kirchhoff/weights/head_chain.h"
 #include "opened_model.h"
 
 namespace kirchhoff::cli {
@@ -15,6 +16,11 @@ std::vector<Index> parse_positions(const std::string& text, Index length);
 
 /// "9.9", "L5.*", "*.3", lists of these: (layer, head) pairs. Error{usage} naming what is wrong.
 std::vector<std::pair<Index, Index>> parse_heads(const std::string& text, Index n_layers, Index n_heads);
+
+/// The same, and virtual heads among them: "1.3*0.2" is 1.3 after 0.2.
+std::vector<HeadChain> parse_head_chains(const std::string& text, Index n_layers, Index n_heads);
+/// Exactly one of these. Error{usage} naming the option.
+HeadChain parse_head_chain(const std::string& text, const ModelConfig& config, const char* option);
 
 /// Which logit, or which difference of two.
 struct TargetOptions {

@@ -19,16 +19,6 @@ Json to_json(std::span<const std::complex<double>> eigenvalues) {
 
 Json to_json(const NullBand& band) { return {{"mean", band.mean}, {"sd", band.sd}, {"samples", band.samples}}; }
 
-Json entries_json(std::span<const CircuitEntry> entries, CircuitKind kind, const TokenNames& names) {
-  const std::vector<std::string> axes = circuit_axes(kind);
-  Json list = Json::array();
-  for (const CircuitEntry& entry : entries)
-    list.push_back({{axes[0], to_json(static_cast<TokenId>(entry.row), names)},
-                    {axes[1], to_json(static_cast<TokenId>(entry.column), names)},
-                    {"value", entry.value}});
-  return list;
-}
-
 Json to_json(const DiagonalStatistics& statistics) {
   return {{"trace", statistics.trace},
           {"mean", statistics.mean},

@@ -121,20 +121,28 @@ TokenCircuit token_circuit(const Model& model, const HeadMatrices& head, Circuit
 std::vector<std::string> circuit_notes(const Model& model, CircuitKind kind, const CircuitOptions& options) {
   const ModelConfig& config = model.config;
   std::vector<std::string> notes = head_form_notes(model, options.form, kind == CircuitKind::qk);
-  if (config.positions == Positions::learned || (kind == CircuitKind::qk && config.positions == Positions::shortformer))
+  const bool qk = kind == CircuitKind::qk;
+  const bool of_positions = qk && (options.query == CircuitInput::position || options.key == CircuitInput::position),
+             of_tokens = !qk || options.query == CircuitInput::token || options.key == CircuitInput::token;
+  if (of_positions)
+    notes.emplace_back(of_tokens ? "one side are tokens, one positions: the other three parts of a score are left out"
+                                 : "positions alone: what tokens contribute is left out");
+  else if (config.positions == Positions::learned || (qk && config.positions == Positions::shortformer))
     notes.emplace_back("tokens alone: what positions contribute is left out");
   if (options.form.raw) return notes;
   const bool norm = config.norm != NormKind::none;
-  if (norm && config.pre_norm)
+  if (norm && config.pre_norm && of_tokens)
     notes.push_back("embeddings are divided as the norm divides them when the stream holds nothing else");
-  if (kind == CircuitKind::ov && norm && config.final_norm)
+  if (norm && config.pre_norm && of_positions && config.positions == Positions::learned)
+    notes.push_back("position vectors are not divided by a norm: their circuit is theirs up to a factor for each");
+  if (!qk && norm && config.final_norm)
     notes.push_back(
         "the final norm's gain is folded into W_U; its divisor is left out, so rows are logits up to a factor");
-  if (kind == CircuitKind::qk && config.qk_norm == QkNorm::per_head)
+  if (qk && config.qk_norm == QkNorm::per_head)
     notes.push_back("queries and keys are divided by their own q/k norm, token by token");
   if (options.centre)
-    notes.push_back(kind == CircuitKind::ov ? "each row has its mean over the output vocabulary subtracted"
-                                            : "each query's row has its mean over the keys subtracted");
+    notes.push_back(!qk ? "each row has its mean over the output vocabulary subtracted"
+                        : "each query's row has its mean over the keys subtracted");
   return notes;
 }
 

@@ -33,17 +33,30 @@ void blocks_of(const WeightMatrix& W, Index begin, Index end, float* out, const 
   });
 }
 
-}  // namespace
-
-void source_rows(const Model& model, bool raw, Index begin, Index end, float* out) {
+/// Embeddings as the stream holds them, then divided as a norm does if `divided`.
+void embedded_rows(const Model& model, bool raw, bool divided, Index begin, Index end, float* out) {
   const ModelConfig& config = model.config;
   blocks_of(model.weights.W_E, begin, end, out, [&](Matrix x) {
     if (raw) return;
     const auto scale = static_cast<float>(config.embed_scale);
     for (Index i = 0; i < x.size(); ++i) x.data[i] *= scale;
     if (config.embed_norm) normalise(config.norm, config.norm_eps, &model.weights.ln_embed, x);
-    if (config.pre_norm) normalise(config.norm, config.norm_eps, nullptr, x);
+    if (divided) normalise(config.norm, config.norm_eps, nullptr, x);
   });
+}
+
+}  // namespace
+
+void stream_rows(const Model& model, bool raw, Index begin, Index end, float* out) {
+  embedded_rows(model, raw, false, begin, end, out);
+}
+
+void source_rows(const Model& model, bool raw, Index begin, Index end, float* out) {
+  embedded_rows(model, raw, model.config.pre_norm, begin, end, out);
+}
+
+void direct_rows(const Model& model, bool raw, Index begin, Index end, float* out) {
+  embedded_rows(model, raw, model.config.final_norm, begin, end, out);
 }
 
 void position_rows(const Model& model, Index begin, Index end, float* out) {

@@ -64,5 +64,20 @@ TEST(ShellQuoted, SurvivesAShell) {
   EXPECT_EQ(shell_quoted(""), "''");
 }
 
+TEST(Selectors, HeadChains) {
+  const auto names = [](const std::string& text) {
+    std::string all;
+    for (const HeadChain& chain : parse_head_chains(text, 3, 2)) all += name(chain) + " ";
+    return all;
+  };
+  EXPECT_EQ(names("1.1*0.0"), "1.1*0.0 ");
+  EXPECT_EQ(names("a2.h1*L1.0*0.1,0.*"), "2.1*1.0*0.1 0.0 0.1 ");
+  EXPECT_EQ(names("*.1"), "0.1 1.1 2.1 ");
+  EXPECT_EQ(parse_head_chains("2.1*0.0", 3, 2).front().heads.front(), (std::pair<Index, Index>{0, 0}));
+  EXPECT_THROW(parse_head_chains("1.**0.1", 3, 2), Error);
+  EXPECT_THROW(parse_head_chains("1.1*0.*", 3, 2), Error);
+  EXPECT_THROW(parse_head_chains("1.1*", 3, 2), Error);
+}
+
 }  // namespace
 }  // namespace kirchhoff::cli

@@ -117,5 +117,75 @@ class Compose(Case):
         self.assertIn("0.1 → 2.", self.ok("compose", TL, "--from", "0.1", "--to", "L2.*"))
 
 
+class SkipTrigrams(Case):
+    def test_destinations_are_a_column_and_outs_a_row(self):
+        qk, ov = doubles(ANALYSIS["circuits/qk_0.0"]), doubles(ANALYSIS["circuits/ov_0.0"])
+        result = self.json("skip-trigrams", TL, "--head", "0.0", "--raw", "--source-id", "7", "--top", "4")
+        column, row = qk[7::53], ov[7 * 53:8 * 53]
+        for side, values in (("destination", column), ("out", row)):
+            entries = [e for e in result["trigrams"] if e["side"] == side]
+            self.assertEqual([e["place"] for e in entries], [1, 2, 3, 4])
+            self.assertEqual([e["token"]["id"] for e in entries], sorted(range(53), key=lambda i: -values[i])[:4])
+            close(self, [e["value"] for e in entries], sorted(values, reverse=True)[:4])
+        self.assertNotIn("bugs", result)
+        positions = result["heads"][0]["positions"]
+        self.assertEqual(positions["kind"], "pattern")
+        self.assertEqual(positions["preferred"], max(range(len(positions["by_distance"])), key=positions["by_distance"].__getitem__))
+
+    def test_the_strongest_sources_of_all(self):
+        ov, qk = doubles(ANALYSIS["circuits/ov_0.0"]), doubles(ANALYSIS["circuits/qk_0.0"])
+        result = self.json("skip-trigrams", TL, "--head", "0.0", "--raw", "--by", "output", "--top", "3", "--bug-deviation", "0.1")
+        firsts = [e for e in result["trigrams"] if e["side"] == "out" and e["place"] == 1]
+        best = sorted(range(53), key=lambda i: -max(ov[i * 53:(i + 1) * 53]))
+        self.assertEqual([e["source"]["id"] for e in firsts], best[:3])
+        def sd(values):
+            mean = sum(values) / len(values)
+            return (sum((x - mean) ** 2 for x in values) / len(values)) ** 0.5
+        self.assertAlmostEqual(result["heads"][0]["output_sd"], sd(ov), delta=1e-5 * sd(ov))
+        self.assertAlmostEqual(result["heads"][0]["attention_sd"], sd(qk), delta=1e-5 * sd(qk))
+        self.assertGreater(len(result["bugs"]), 0)
+        for bug in result["bugs"]:
+            self.assertGreater(bug["contrast"], 0)
+            for place in (0, 1):
+                b, c, a = (t["id"] for t in (bug["destinations"][place], bug["outs"][place], bug["source"]))
+                self.assertAlmostEqual(bug["attention"][place], qk[b * 53 + a], places=4)
+                self.assertAlmostEqual(bug["output"][place], ov[a * 53 + c], places=4)
+        self.assertEqual(result["heads"][0]["copying"]["sources"], 53)
+
+    def test_virtual_heads_are_the_ones_of_ov_and_qk(self):
+        for name in ("ov", "qk"):
+            one, other = (self.json(name, TL, "--top", "3", *heads) for heads in
+                          (("--head", "2.1*0.3"), ("--head", "2.1", "--through", "0.3")))
+            self.assertEqual(one["top"], other["top"])
+            self.assertEqual(one["head"], "a2.h1*a0.h3")
+        result = self.json("skip-trigrams", TL, "--head", "2.1*1.0*0.3,1.2")
+        self.assertEqual([h["head"] for h in result["heads"]], ["a2.h1*a1.h0*a0.h3", "a1.h2"])
+        self.assertIsNone(result["heads"][0]["positions"])
+        self.assertIn("layers fall from left to right", self.fails(2, "ov", TL, "--head", "0.3*2.1"))
+
+    def test_bigrams(self):
+        ids = self.directory() / "ids.txt"
+        ids.write_text(" ".join(map(str, [1, 2, 3, 1, 2, 4] * 20)))
+        result = self.json("skip-trigrams", GOLDEN / "llama-gqa", "--bigrams", "--data-ids", ids, "--context", "20")
+        self.assertEqual(result["schema"], "kirchhoff.bigrams")
+        self.assertEqual([s["source"]["id"] for s in result["sources"]], [1, 2, 3, 4])
+        self.assertEqual(sum(s["count"] for s in result["sources"]), result["pairs"])
+        self.assertEqual(result["sources"][0]["distinct"], 1)
+        self.assertLess(result["entropy"], result["unigram_loss"])
+        mean = sum(s["count"] * s["correlation"] for s in result["sources"]) / result["pairs"]
+        self.assertAlmostEqual(result["correlation"], mean, places=9)
+        for arguments in (("--bigrams",), ("--data-ids", str(ids)), ("--by", "product"), ("--source-id", "7777")):
+            self.fails(2, "skip-trigrams", GOLDEN / "llama-gqa", *arguments)
+
+    def test_position_circuits(self):
+        result = self.json("qk", GOLDEN / "gpt2", "--head", "0.1", "--query", "position", "--key", "position", "--top", "2")
+        self.assertEqual(result["shape"], [32, 32])
+        self.assertIn("pos", result["top"][0]["query"])
+        half = self.json("qk", GOLDEN / "gpt2", "--head", "0.1", "--key", "position", "--token-id", "5", "--top", "2")
+        self.assertIn("pos", half["as_query"]["top"][0])
+        self.assertNotIn("as_key", half)
+        self.assertIn("no circuit of positions", self.fails(2, "qk", GOLDEN / "llama-gqa", "--head", "0.1", "--key", "position"))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -15,13 +15,6 @@
 namespace kirchhoff::cli {
 namespace {
 
-std::pair<Index, Index> one_head(const std::string& text, const ModelConfig& config, const char* option) {
-  const auto heads = parse_heads(text, config.n_layers, config.n_heads);
-  check(heads.size() == 1, ErrorCode::usage, "option '{}': '{}' selects {} heads; one is looked at", option, text,
-        heads.size());
-  return heads.front();
-}
-
 std::optional<TokenId> chosen_token(const CircuitCommand& options, const OpenedModel& opened) {
   check(!(options.token && options.token_id), ErrorCode::usage, "options '--token' and '--token-id' were both given");
   if (options.token_id) return static_cast<TokenId>(*options.token_id);
@@ -41,8 +34,20 @@ void check_options(const CircuitCommand& options, CircuitKind kind) {
           "option '--output': '{}' does not end in .npz", *options.output);
   const bool about_one =
       options.token || options.token_id || options.diagonal || options.full || options.through || options.singular > 0;
-  check(options.head || !about_one, ErrorCode::usage, "option '--head' is missing: which head's {} circuit?",
-        name(kind));
+  const bool positions = options.query == "position" || options.key == "position";
+  check(!positions || !options.eigen, ErrorCode::usage,
+        "option '--eigen' is about tokens: it does not go with '--query position' or '--key position'");
+  check(!(options.query == "position" && options.key == "position" && (options.token || options.token_id)),
+        ErrorCode::usage, "option '--token': both sides are positions");
+  check(options.head || !(about_one || positions), ErrorCode::usage,
+        "option '--head' is missing: which head's {} circuit?", name(kind));
+}
+
+std::string virtual_head_note(const HeadChain& chain, CircuitKind kind) {
+  const HeadChain last{{chain.heads.back()}}, before{{chain.heads.begin(), chain.heads.end() - 1}};
+  return kind == CircuitKind::ov
+             ? fmt::format("the virtual head: what {} moves of what {} wrote", node(last), node(before))
+             : fmt::format("keys of {} are what {} wrote, whatever it attended to", node(last), node(before));
 }
 
 /// Every head's positivity.
@@ -121,27 +126,28 @@ int circuit_command(Session& session, const CircuitCommand& options, CircuitKind
         "option '--token-id': {} is not in the vocabulary of {} tokens", token.value_or(0), tokens);
   if (!options.head) return list_heads(session, options, kind, std::move(subject));
 
-  const auto [layer, head] = one_head(*options.head, subject.model.config, "--head");
-  CircuitOptions circuit_options;
-  circuit_options.form = {.raw = options.raw, .offset = options.offset};
-  HeadMatrices matrices = head_matrices(subject.model, layer, head, circuit_options.form);
-  std::vector<std::string> notes = circuit_notes(subject.model, kind, circuit_options);
+  const ModelConfig& config = subject.model.config;
+  const HeadChain head = parse_head_chain(*options.head, config, "--head");
+  HeadChain chain = head;
   std::string through;
   if (options.through) {
-    const auto [l, h] = one_head(*options.through, subject.model.config, "--through");
-    check(!divides_by_token(subject.model.config, kind, options.raw), ErrorCode::usage,
-          "option '--through': keys are divided by their own norm in this model, so that their scale through another "
-          "head is "
-          "not known from weights; with '--raw' no norm counts");
-    const HeadMatrices writer = head_matrices(subject.model, l, h, {.raw = options.raw, .offset = 0});
-    matrices = kind == CircuitKind::ov ? virtual_head(matrices, writer) : keys_through(matrices, writer);
-    through = head_node(l, h);
-    notes.push_back(kind == CircuitKind::ov ? fmt::format("the virtual head: what {} moves of what {} wrote",
-                                                          head_node(layer, head), through)
-                                            : fmt::format("keys are what {} wrote, whatever it attended to", through));
-    if (subject.model.config.norm != NormKind::none)
-      notes.push_back("divisors of norms between the two heads are left out");
+    const HeadChain earlier = parse_head_chain(*options.through, config, "--through");
+    chain.heads.insert(chain.heads.begin(), earlier.heads.begin(), earlier.heads.end());
+    through = node(earlier);
   }
+  check(!chain.is_virtual() || !divides_by_token(config, kind, options.raw), ErrorCode::usage,
+        "{}: keys are divided by their own norm in this model, so that their scale through another head is not known "
+        "from weights; with '--raw' no norm counts",
+        name(chain));
+  CircuitOptions circuit_options;
+  circuit_options.form = {.raw = options.raw, .offset = options.offset};
+  circuit_options.query = circuit_input(options.query, "--query");
+  circuit_options.key = circuit_input(options.key, "--key");
+  HeadMatrices matrices = head_matrices(subject.model, chain, circuit_options.form);
+  std::vector<std::string> notes = circuit_notes(subject.model, kind, circuit_options);
+  if (chain.is_virtual()) notes.push_back(virtual_head_note(chain, kind));
+  if (chain.is_virtual() && config.norm != NormKind::none)
+    notes.push_back("divisors of norms between the heads are left out");
   CircuitStudy study{.session = session,
                      .options = options,
                      .subject = std::move(subject),
@@ -152,18 +158,11 @@ int circuit_command(Session& session, const CircuitCommand& options, CircuitKind
                      .notes = std::move(notes),
                      .result = {}};
   study.result = new_result(name(kind), session, study.subject);
-  study.result["head"] = head_node(layer, head);
+  study.result["head"] = node(head);
   study.result["through"] = through.empty() ? Json(nullptr) : Json(through);
   study.result["axes"] = circuit_axes(kind);
   study.result["raw"] = options.raw;
   if (kind == CircuitKind::qk) study.result["offset"] = options.offset;
-  if (study.screen()) {
-    session.out.write(model_line(session, study.subject));
-    session.out.write(
-        header_line(session, "head",
-                    fmt::format("{}{}{}, {} circuit", head_name(layer, head), through.empty() ? "" : " through ",
-                                through, kind == CircuitKind::ov ? "OV" : "QK")));
-  }
   const bool lists =
       token || options.diagonal || options.full || options.singular > 0 || options.extremes(token.has_value());
   if (lists) {
@@ -171,9 +170,18 @@ int circuit_command(Session& session, const CircuitCommand& options, CircuitKind
     circuit_options.progress = printer.callback();
     study.circuit = token_circuit(study.subject.model, study.head, kind, circuit_options);
   }
-  study.result["shape"] = {study.subject.model.config.d_vocab, kind == CircuitKind::ov
-                                                                   ? study.subject.model.config.d_vocab_out
-                                                                   : study.subject.model.config.d_vocab};
+  if (study.screen()) {
+    session.out.write(model_line(session, study.subject));
+    session.out.write(header_line(session, "head",
+                                  fmt::format("{}, {} circuit", name(chain), kind == CircuitKind::ov ? "OV" : "QK")));
+  }
+  const auto tokens_or_positions = [&](CircuitInput input) {
+    const ModelConfig& c = study.subject.model.config;
+    return input == CircuitInput::position ? c.n_ctx : c.d_vocab;
+  };
+  study.result["shape"] = {tokens_or_positions(circuit_options.query), kind == CircuitKind::ov
+                                                                           ? study.subject.model.config.d_vocab_out
+                                                                           : tokens_or_positions(circuit_options.key)};
   if (token) show_token(study, *token);
   if (options.extremes(token.has_value())) show_extremes(study);
   if (options.diagonal) show_diagonal(study);
@@ -194,7 +202,8 @@ void add_circuit(Command& root, Session& session, CircuitKind kind, const std::s
   Command& command = root.add_command(name(kind), summary);
   auto options = std::make_shared<CircuitCommand>();
   options->model.declare(command);
-  command.option("--head", "L.H", options->head, "the head, e.g. 9.9 (default: the positivity of all heads)");
+  command.option("--head", "L.H", options->head,
+                 "the head, e.g. 9.9, or a virtual one, 9.9*4.11 (default: the positivity of all heads)");
   command.option("--token", "TEXT", options->token,
                  ov ? "its row and column: what it does as a source, what changes its logit"
                     : "its row and column: what it looks for as a query, what looks for it as a key");
@@ -205,7 +214,13 @@ void add_circuit(Command& root, Session& session, CircuitKind kind, const std::s
   command.option("--singular", "N", options->singular, "the first N singular directions, read as tokens");
   command.option("--through", "L.H", options->through,
                  ov ? "the virtual head behind this earlier one" : "keys that this earlier head wrote");
-  if (!ov) command.option("--offset", "D", options->offset, "rotary positions: keys D behind the query (default 0)");
+  if (!ov) {
+    command.option("--offset", "D", options->offset, "rotary positions: keys D behind the query (default 0)");
+    command.option("--query", "KIND", options->query, "what queries come from: token, position (default token)",
+                   {"token", "position"});
+    command.option("--key", "KIND", options->key, "what keys come from: token, position (default token)",
+                   {"token", "position"});
+  }
   command.flag("--raw", options->raw, "weights as in the file: no norm folded, nothing centred or scaled");
   command.flag("--full", options->full, "the whole matrix, of small vocabularies: with -o FILE.npz");
   command.option("-o,--output", "FILE", options->output, "where --full writes its array 'circuit'");

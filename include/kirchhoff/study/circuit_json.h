@@ -17,8 +17,6 @@ std::vector<std::string> circuit_axes(CircuitKind kind);
 Json to_json(std::span<const std::complex<double>> eigenvalues);
 /// {"mean", "sd", "samples"}.
 Json to_json(const NullBand& band);
-/// [{"source": token, "out": token, "value"}, ...], by the circuit's axes.
-Json entries_json(std::span<const CircuitEntry> entries, CircuitKind kind, const TokenNames& names);
 /// {"trace", "mean", "sd", "mean_of_all", "positive_share", "top_1", "top_k", "k"}.
 Json to_json(const DiagonalStatistics& statistics);
 /// {"pairs": [{"from", "to", "q", "k", "v"}, ...], "baseline", "ceiling", "null"}; with "induction_match" in each pair

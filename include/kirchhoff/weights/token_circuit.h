@@ -19,7 +19,7 @@ enum class CircuitInput {
 };
 
 struct CircuitOptions {
-  HeadForm form;
+  HeadForm form = {};
   CircuitInput query = CircuitInput::token, key = CircuitInput::token;  ///< of QK
   /// Subtract from each row its mean over the columns: OV rows are then logits that leave the softmax's constant out,
   /// QK rows compare keys of one query (section 5). Never if the form is raw.
