@@ -84,21 +84,22 @@ Direction attention_direction(const Model& model, const BasicTrace<Real>& trace,
   return before_norm(model.config.norm, model.weights.layers[static_cast<std::size_t>(layer)].ln1_post, scale, stream);
 }
 
-std::vector<double> output_direction(const WeightMatrix& W_O, const Direction& u) {
+std::vector<Direction> output_directions(const WeightMatrix& W_O, std::span<const Direction> us) {
   constexpr Index kRows = 64;
   const Index width = W_O.d_in();
-  std::vector<double> result(static_cast<std::size_t>(width), 0.0);
+  std::vector<Direction> results(us.size(), Direction(static_cast<std::size_t>(width), 0.0));
   std::vector<float> block(static_cast<std::size_t>(kRows * width));
   for (Index begin = 0; begin < W_O.d_out(); begin += kRows) {
     const Index end = std::min(W_O.d_out(), begin + kRows);
     W_O.rows(begin, end, block.data());
-    for (Index r = begin; r < end; ++r) {
-      const float* row = block.data() + (r - begin) * width;
-      const double weight = u[static_cast<std::size_t>(r)];
-      for (Index j = 0; j < width; ++j) result[static_cast<std::size_t>(j)] += weight * static_cast<double>(row[j]);
-    }
+    for (std::size_t u = 0; u < us.size(); ++u)
+      for (Index r = begin; r < end; ++r) {
+        const float* row = block.data() + (r - begin) * width;
+        const double weight = us[u][static_cast<std::size_t>(r)];
+        for (std::size_t j = 0; j < results[u].size(); ++j) results[u][j] += weight * static_cast<double>(row[j]);
+      }
   }
-  return result;
+  return results;
 }
 
 template LogitDirection logit_direction(const Model&, const Trace&, const LogitTarget&, Index);

@@ -1,5 +1,6 @@
 #pragma once
 #include <optional>  // for optional
+#include <span>      // for span
 #include <vector>    // for vector
 
 #include "kirchhoff/observe/attribution.h"
@@ -38,8 +39,11 @@ template <class Real>
 Direction attention_direction(const Model& model, const BasicTrace<Real>& trace, Index layer, Index pos,
                               const Direction& stream);
 
-/// W_O u for every column of its storage: [n_heads * d_head], so that head h's share is z_h . (its block).
-std::vector<double> output_direction(const WeightMatrix& W_O, const Direction& u);
+/// W_O u of each direction: [n_heads * d_head], so that head h's share is z_h . (its block).
+std::vector<Direction> output_directions(const WeightMatrix& W_O, std::span<const Direction> us);
+inline Direction output_direction(const WeightMatrix& W_O, const Direction& u) {
+  return output_directions(W_O, {&u, 1}).front();
+}
 
 template <class Real>
 double dot(const Direction& u, const Real* x) {

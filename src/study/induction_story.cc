@@ -3,20 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>  // for any_of, find, max, max_element, min, stable_sort
-#include <tuple>      // for tie
 #include <utility>    // for pair
 
 #include "kirchhoff/base/random.h"
 #include "kirchhoff/engine/kv_cache.h"
 #include "kirchhoff/engine/sites.h"
 #include "kirchhoff/observe/attention.h"
+#include "kirchhoff/observe/key_writers.h"
 #include "kirchhoff/observe/ov_logits.h"
-#include "kirchhoff/observe/qk_terms.h"
 
 namespace kirchhoff {
 namespace {
 
-constexpr Index kLongestForKeys = 512;  // tokens; the key's clause needs whole patterns of all layers below
+constexpr Index kLongestPatterns = 1024;  // tokens of a prompt of which whole patterns are looked at
 constexpr Index kOtherKeys = 16;
 constexpr Index kCopyingRank = 3;  // in vocabularies of which a hundredth is less
 
@@ -77,7 +76,12 @@ struct NullScores {
 class StoryTeller {
  public:
   StoryTeller(const Model& model, const RerunBase& base, const InductionOptions& options)
-      : model_(model), config_(model.config), base_(base), tokens_(base.tokens().front()), options_(options) {
+      : model_(model),
+        config_(model.config),
+        base_(base),
+        tokens_(base.tokens().front()),
+        options_(options),
+        cache_(model.config) {
     story_.query_pos = static_cast<Index>(tokens_.size()) - 1;
     story_.samples = options.samples;
     story_.resampled = !options.ablation.source.empty() && !options.ablation.mean;
@@ -100,16 +104,22 @@ class StoryTeller {
     story_.matching = static_cast<Index>(heads.size());
     record(heads);
     report(options_.progress, "induction", 1, 3);
-    std::vector<std::pair<double, InductionHead>> order;
-    for (InductionHead& head : heads) order.emplace_back(tell_copying(head), head);
-    std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-    order.resize(std::min(order.size(), static_cast<std::size_t>(options_.heads)));
-    report(options_.progress, "induction", 2, 3);
-    for (auto& [value, head] : order) {
+    for (InductionHead& head : heads) {
+      tell_copying(head);
       tell_key(head);
-      tell_cost(head, heads);
-      if (head.copying || head.cost) story_.heads.push_back(head);
     }
+    name_writers(heads);
+    report(options_.progress, "induction", 2, 3);
+    std::vector<std::pair<std::pair<int, double>, std::size_t>> order;
+    for (std::size_t i = 0; i < heads.size(); ++i) {
+      const double cost = tell_cost(heads[i], heads);
+      const InductionHead& head = heads[i];
+      if (head.copying || head.cost)
+        order.push_back({{head.key.has_value() + head.copying.has_value() + head.cost.has_value(), cost}, i});
+    }
+    std::stable_sort(order.begin(), order.end(), [](const auto& x, const auto& y) { return x.first > y.first; });
+    order.resize(std::min(order.size(), static_cast<std::size_t>(options_.heads)));
+    for (const auto& [place, i] : order) story_.heads.push_back(std::move(heads[i]));
     report(options_.progress, "induction", 3, 3);
     if (story_.heads.empty())
       return {
@@ -123,17 +133,16 @@ class StoryTeller {
  private:
   /// The heads whose attention to the targets is there because of the copies, layer by layer.
   std::vector<InductionHead> matching_heads() {
-    KvCache cache(config_);
-    const LastRows own = read_last_rows(model_, tokens_, cache);
+    const LastRows own = read_last_rows(model_, tokens_, cache_);
     std::vector<double> attention;
     for (const std::vector<double>& row : own) attention.push_back(attention_to(row, targets_));
     if (*std::max_element(attention.begin(), attention.end()) < kInductionAttention) return {};
     std::vector<NullScores> nulls(own.size());
     Random random(options_.seed);
     for (Index sample = 0; sample < options_.samples; ++sample) {
-      cache.truncate(story_.copies.front());
+      cache_.truncate(story_.copies.front());
       const LastRows rows = read_last_rows(
-          model_, without_copies(tokens_, story_.copies, options_.allowed, config_.d_vocab, random), cache);
+          model_, without_copies(tokens_, story_.copies, options_.allowed, config_.d_vocab, random), cache_);
       for (std::size_t i = 0; i < rows.size(); ++i) nulls[i].add(attention_to(rows[i], targets_));
     }
     std::vector<InductionHead> heads;
@@ -163,20 +172,18 @@ class StoryTeller {
     };
     for (const InductionHead& head : heads) {
       add(ov_logit_sites(config_, head.layer));
-      if (keys_are_read()) add(qk_sites(config_, head.layer));
+      add(key_writer_sites(config_, head.layer));
     }
     trace_ = run(model_, tokens_, {.capture = sites, .logits = LogitPositions::none});
   }
 
-  bool keys_are_read() const { return static_cast<Index>(tokens_.size()) <= kLongestForKeys; }
   TokenId token_at(Index pos) const { return tokens_[static_cast<std::size_t>(pos)]; }
 
-  /// Returns the effect, or what sorts behind every effect.
-  double tell_copying(InductionHead& head) {
+  void tell_copying(InductionHead& head) {
     const TokenId token = token_at(head.key_pos);
     if (token >= config_.d_vocab_out) {
       head.untold.push_back({"copying", "the model predicts other tokens than it reads"});
-      return 0.0;
+      return;
     }
     const std::vector<double> logits =
         ov_logits(model_, trace_, {head.layer, head.head, story_.query_pos, head.key_pos});
@@ -202,47 +209,43 @@ class StoryTeller {
           {"copying", fmt::format("its direct effect on the token at the key is {:+.2f}, rank {} of {}; "
                                   "on another token of the prompt {:+.2f}",
                                   copying.value, copying.rank, logits.size(), copying.null.high)});
-    return copying.value;
   }
 
   void tell_key(InductionHead& head) {
     if (head.layer == 0) return head.untold.push_back({"key", "it is in the first layer: no head has written before"});
-    if (!keys_are_read())
-      return head.untold.push_back(
-          {"key", fmt::format("the prompt has more than {} tokens: the patterns of all layers would not fit",
-                              kLongestForKeys)});
-    const QkExpansion at_key = expand(head, head.key_pos);
-    std::vector<double> values = values_of(at_key);
-    InductionKey key;
-    key.lead = at_key.sum;
+    std::vector<Index> keys = {head.key_pos};
     const std::vector<Index> others = other_keys();
-    const auto n = static_cast<double>(others.size());
-    for (const Index other : others) {
-      const QkExpansion score = expand(head, other);
-      const std::vector<double> less = values_of(score);
-      key.lead -= score.sum / n;
-      for (std::size_t i = 0; i < values.size(); ++i) values[i] -= less[i] / n;
-    }
+    keys.insert(keys.end(), others.begin(), others.end());
+    const KeyWriters written = key_writers(model_, trace_, head.layer, head.head, story_.query_pos, keys);
+    InductionKey key;
     key.others = static_cast<Index>(others.size());
+    const auto lead_of = [&](auto&& value_at) {
+      double lead = value_at(std::size_t{0});
+      for (std::size_t k = 1; k < keys.size(); ++k) lead -= value_at(k) / static_cast<double>(others.size());
+      return lead;
+    };
+    key.lead = lead_of([&](std::size_t k) { return written.scores[k]; });
     if (others.empty() || key.lead <= 0.0)
       return head.untold.push_back({"key", "the key's score does not lead those of other keys"});
 
     NullScores elsewhere;
-    std::optional<std::size_t> best;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const auto [layer, writer] = head_at(i);
-      if (attention_of_writer(layer, writer, head.key_pos) < kRoleScore)
-        elsewhere.add(values[i] / key.lead);
-      else if (!best || values[i] > values[*best])
+    const std::vector<double> reads = read_before(head.key_pos);
+    std::optional<Index> best;
+    for (Index i = 0; i < head.layer * config_.n_heads; ++i) {
+      const double value = lead_of([&](std::size_t k) { return written.heads[k][static_cast<std::size_t>(i)]; });
+      if (reads[static_cast<std::size_t>(i)] < kRoleScore) {
+        elsewhere.add(value / key.lead);
+      } else if (!best || value > key.value) {
         best = i;
+        key.value = value;
+      }
     }
     key.null = elsewhere.null();
     if (!best) return head.untold.push_back({"key", "no earlier head attends from the key to the copy before it"});
-    std::tie(key.layer, key.head) = head_at(*best);
-    key.value = values[*best];
+    key.layer = *best / config_.n_heads;
+    key.head = *best % config_.n_heads;
     key.share = key.value / key.lead;
-    key.attention = attention_of_writer(key.layer, key.head, head.key_pos);
-    key.previous_token = previous_token(key.layer, key.head);
+    key.attention = reads[static_cast<std::size_t>(*best)];
     if (key.share >= kInductionKeyShare && key.share > key.null.high)
       head.key = key;
     else
@@ -253,21 +256,33 @@ class StoryTeller {
                        key.layer, key.head, 100.0 * key.share, 100.0 * key.null.high)});
   }
 
-  QkExpansion expand(const InductionHead& head, Index key) const {
-    return expand_score(model_, trace_, {head.layer, head.head, story_.query_pos, key}, 0);
+  /// Every head's attention from a position to the one before it.
+  std::vector<double> read_before(Index pos) {
+    cache_.truncate(std::min(cache_.length(), pos));
+    std::vector<double> attention;
+    for (const std::vector<double>& row :
+         read_last_rows(model_, Tokens(tokens_.begin(), tokens_.begin() + pos + 1), cache_))
+      attention.push_back(row[static_cast<std::size_t>(pos - 1)]);
+    return attention;
   }
-  std::pair<Index, Index> head_at(std::size_t i) const {
-    return {static_cast<Index>(i) / config_.n_heads, static_cast<Index>(i) % config_.n_heads};
+
+  /// How much the keys' writers are previous-token heads on this prompt, where it is not too long.
+  void name_writers(std::vector<InductionHead>& heads) const {
+    std::vector<std::string> sites;
+    for (const InductionHead& head : heads)
+      if (head.key) sites.push_back(site_name(Site::pattern, head.key->layer));
+    if (sites.empty() || static_cast<Index>(tokens_.size()) > kLongestPatterns) return;
+    const Trace trace = run(model_, tokens_, {.capture = sites, .logits = LogitPositions::none});
+    double even = 0.0;
+    for (Index i = 1; i <= story_.query_pos; ++i) even += 1.0 / static_cast<double>((i + 1) * story_.query_pos);
+    for (InductionHead& head : heads) {
+      if (!head.key) continue;
+      const ConstMatrix pattern =
+          trace.at(site_name(Site::pattern, head.key->layer)).view<4>().at(0).at(head.key->head);
+      head.key->previous_token = Score{head_habits(pattern, tokens_).previous, {even, even}};
+    }
   }
-  /// What each head below gave to the key, in the order of heads.
-  std::vector<double> values_of(const QkExpansion& score) const {
-    std::vector<double> values(static_cast<std::size_t>(score.target.layer * config_.n_heads));
-    for (const QkWriter& writer : score.keys)
-      if (writer.reads_from >= 0)
-        for (std::size_t i = 0; i < values.size(); ++i)
-          if (writer.node == fmt::format("a{}.h{}", head_at(i).first, head_at(i).second)) values[i] = writer.value;
-    return values;
-  }
+
   /// Keys that the query sees and that follow no copy: at most kOtherKeys, evenly spaced.
   std::vector<Index> other_keys() const {
     std::vector<Index> all;
@@ -279,22 +294,10 @@ class StoryTeller {
       chosen.push_back(all[static_cast<std::size_t>(count > 1 ? i * (n - 1) / (count - 1) : 0)]);
     return chosen;
   }
-  ConstMatrix pattern_of(Index layer, Index head) const {
-    return trace_.at(site_name(Site::pattern, layer)).view<4>().at(0).at(head);
-  }
-  double attention_of_writer(Index layer, Index head, Index key) const {
-    return static_cast<double>(pattern_of(layer, head)(key, key - 1));
-  }
-  Score previous_token(Index layer, Index head) const {
-    NullScores even;
-    for (Index i = 1; i <= story_.query_pos; ++i) even.add(1.0 / static_cast<double>(i + 1));
-    const double mean = even.null().mean;
-    return {head_habits(pattern_of(layer, head), tokens_).previous, {mean, mean}};
-  }
-
-  void tell_cost(InductionHead& head, const std::vector<InductionHead>& matching) {
+  /// Returns the cost in logits.
+  double tell_cost(InductionHead& head, const std::vector<InductionHead>& matching) {
     const TokenId token = token_at(head.key_pos);
-    if (token >= config_.d_vocab_out) return;  // said of copying
+    if (token >= config_.d_vocab_out) return 0.0;  // said of copying
     std::vector<std::pair<Index, Index>> ablated = {{head.layer, head.head}};
     for (Index other = 0; other < config_.n_heads; ++other)
       if (std::none_of(matching.begin(), matching.end(),
@@ -319,6 +322,7 @@ class StoryTeller {
           {"ablation", fmt::format("ablating it costs {:+.2f} logits of the token at the key, another "
                                    "head of its layer {:+.2f}",
                                    cost.logit, cost.null.high)});
+    return cost.logit;
   }
 
   const Model& model_;
@@ -329,6 +333,7 @@ class StoryTeller {
   InductionStory story_;
   std::vector<Index> targets_;
   Trace trace_;
+  KvCache cache_;  ///< of the prompt's first tokens
 };
 
 Json score_null_json(const ScoreNull& null) { return {{"mean", null.mean}, {"high", null.high}}; }
@@ -337,7 +342,9 @@ Json key_json(const InductionKey& key) {
   return {{"evidence", name(Evidence::attributional)},
           {"head", fmt::format("a{}.h{}", key.layer, key.head)},
           {"attention", key.attention},
-          {"previous_token", {{"score", key.previous_token.value}, {"null", score_null_json(key.previous_token.null)}}},
+          {"previous_token", key.previous_token ? Json{{"score", key.previous_token->value},
+                                                       {"null", score_null_json(key.previous_token->null)}}
+                                                : Json()},
           {"lead", key.lead},
           {"others", key.others},
           {"value", key.value},

@@ -177,7 +177,7 @@ TEST(HandBuiltInduction, IsToldAsItWasBuilt) {
   EXPECT_EQ(head.key->layer, 0);
   EXPECT_EQ(head.key->head, 0);
   EXPECT_NEAR(head.key->attention, 1.0, 1e-6);
-  EXPECT_NEAR(head.key->previous_token.value, 1.0, 1e-6);
+  EXPECT_NEAR(head.key->previous_token->value, 1.0, 1e-6);
   EXPECT_NEAR(head.key->lead, Built::kBeta, 1e-4);
   EXPECT_NEAR(head.key->share, 1.0, 1e-6);
   EXPECT_NEAR(head.key->null.high, 0.0, 1e-6);

@@ -24,14 +24,14 @@ inline constexpr double kInductionCost = 0.1;
 
 /// "its key there is written by head 0.3": K-composition. Attributional.
 struct InductionKey {
-  Index layer = 0, head = 0;  ///< the writer
-  double attention = 0.0;     ///< of the writer from the key's position to the earlier copy before it
-  Score previous_token;       ///< of the writer over this prompt; null: attention that is spread evenly
-  double lead = 0.0;          ///< the key's score minus the mean score of other keys, before a soft-cap
-  Index others = 0;           ///< how many other keys that is
-  double value = 0.0;         ///< what the writer gives to the lead, as a key alone and with the queries' parts
-  double share = 0.0;         ///< value / lead
-  ScoreNull null;             ///< shares of the heads that read the copy less than the role asks for
+  Index layer = 0, head = 0;            ///< the writer
+  double attention = 0.0;               ///< of the writer from the key's position to the earlier copy before it
+  std::optional<Score> previous_token;  ///< of the writer over this prompt; null: attention that is spread evenly
+  double lead = 0.0;                    ///< the key's score minus the mean of other keys', before a soft-cap and ALiBi
+  Index others = 0;                     ///< how many other keys that is
+  double value = 0.0;  ///< what the writer gives to the lead, as a key alone and with the queries' parts
+  double share = 0.0;  ///< value / lead
+  ScoreNull null;      ///< shares of the heads that read the copy less than the role asks for
 };
 
 /// "its OV copies": what the head reads at the key raises the token that stands there. Attributional.
@@ -70,7 +70,7 @@ struct InductionHead {
 struct InductionStory {
   Index query_pos = 0;               ///< the last position
   std::vector<Index> copies;         ///< where its token stands before, ascending
-  std::vector<InductionHead> heads;  ///< those told, by the copying effect, largest first
+  std::vector<InductionHead> heads;  ///< told: those with most clauses first, of these the ones that cost most
   Index matching = 0;                ///< how many heads have the pattern
   Index samples = 0;                 ///< of the pattern's null
   bool resampled = false;            ///< ablated by another run's z instead of the mean over the prompt
@@ -99,7 +99,7 @@ struct InductionOptions {
 ///
 /// - key: of the heads that attend from the key's position to the copy before it (kRoleScore), the one that wrote most
 ///   of the key's lead has at least kInductionKeyShare of it, and more than any head that reads elsewhere. The lead is
-///   the score minus the mean over up to 16 other keys, evenly spaced: a softmax sees differences alone (expand_score).
+///   the score minus the mean over up to 16 other keys, evenly spaced: a softmax sees differences alone (key_writers).
 /// - copying: the effect on the token at the key is positive, larger than on any other token of the prompt, and among
 ///   the largest hundredth of the vocabulary (or three) (ov_logits times the attention).
 /// - ablation: costs at least kInductionCost and more than that of any other head of the layer that has no such
