@@ -48,6 +48,23 @@ class Explain(Case):
     def test_without_a_target_it_says_so(self):
         self.assertIn("no target was given", self.ok("explain", SMOLLM2, IOI))
 
+    def test_the_induction_story(self):
+        prompt = "Zephyrine Quill lived by the sea. Every morning, Zephyrine"
+        story = self.json("explain", SMOLLM2, prompt)["induction"]
+        head = story["heads"][0]
+        self.assertEqual((head["head"], story["copies"], head["key_pos"]), ("a23.h2", [3], 4))
+        self.assertGreater(head["pattern"]["attention"], 2 * head["pattern"]["null"]["high"])
+        self.assertEqual(head["key"]["head"], "a16.h0")
+        self.assertGreater(head["key"]["share"], head["key"]["null"]["high"])
+        self.assertEqual(head["copying"]["rank"], 1)
+        self.assertGreater(head["ablation"]["logit"], head["ablation"]["null"]["high"])
+        self.assertEqual([head[clause]["evidence"] for clause in ("pattern", "key", "copying", "ablation")],
+                         ["observational", "attributional", "attributional", "causal"])
+        text = self.ok("explain", SMOLLM2, prompt)
+        for wanted in ("Induction  rine·17 stood before at 3", "to ␣Qu·4, the token after the earlier rine",
+                       "its OV copies: +", "[causal]", "no key clause"):
+            self.assertIn(wanted, text)
+
     def test_the_next_line_runs(self):
         import shlex
         last = self.ok("explain", SMOLLM2, "It's \"late\"", "--target", " the").splitlines()[-1]

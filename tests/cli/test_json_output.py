@@ -289,6 +289,8 @@ class Others(Case):
         self.assertLessEqual(result["closure"], 1e-5)
         self.assertEqual(len(result["heads"]), 5)
         self.assertEqual(result["ablation"], "mean")
+        self.assertIsNone(result["induction"])
+        self.assertIn("has not appeared before", result["induction_none"])
 
     def test_explain_ablates_heads_as_patch_does(self):
         ids = "5,6,7,8"

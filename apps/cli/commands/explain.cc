@@ -4,6 +4,7 @@
 #include "attribution_view.h"
 #include "commands.h"
 #include "explain_view.h"
+#include "induction_view.h"
 #include "json_option.h"
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/engine/loss.h"
@@ -35,6 +36,7 @@ struct Explanation {
   std::vector<AttributionPart> heads, mlps;
   std::vector<HeadRead> reads;  ///< of `heads`
   CausalEffects causal;         ///< of `heads`
+  InductionFinding induction;
 };
 
 bool names_a_model(const std::string& text) {
@@ -91,25 +93,41 @@ std::optional<Prompt> read_corrupt(const ExplainCommand& options, const Command&
   return corrupt;
 }
 
+/// What stands for an ablated head's z: its mean over the prompt, or the corrupt prompt's.
+struct Ablation {
+  Ablation(const Subject& subject, const RerunBase& base, const std::optional<Prompt>& corrupt) {
+    if (corrupt)
+      other = run(subject.model, corrupt->ids, {.capture = {"blocks.*.attn.hook_z"}, .logits = LogitPositions::none});
+    how = {.source = corrupt ? other : base.trace(), .mean = !corrupt};
+  }
+  Ablation(const Ablation&) = delete;
+  Ablation& operator=(const Ablation&) = delete;
+  Trace other;
+  HeadAblation how;
+};
+
 /// What the metric loses when a head is ablated, for each of the heads that are listed: one rerun each.
 CausalEffects ablate(Session& session, const Subject& subject, const RerunBase& base,
-                     const std::vector<AttributionPart>& heads, const LogitTarget& target,
-                     const std::optional<Prompt>& corrupt) {
-  CausalEffects effects{.resampled = corrupt.has_value()};
+                     const std::vector<AttributionPart>& heads, const LogitTarget& target, const Ablation& ablation) {
+  CausalEffects effects{.resampled = !ablation.how.mean};
   if (heads.empty()) return effects;
   std::vector<std::pair<Index, Index>> which;
   for (const AttributionPart& part : heads) which.emplace_back(part.layer, part.head);
-  Trace other;
-  if (corrupt)
-    other = run(subject.model, corrupt->ids, {.capture = {"blocks.*.attn.hook_z"}, .logits = LogitPositions::none});
   const PatchMetric metric{.target = target.token, .foil = target.foil};
   const double own = metric.of_row(std::span<const float>(base.trace().logits.values()));
   ProgressPrinter printer(session.err, session.quiet);
-  for (const double ablated :
-       ablate_heads(subject.model, base, which, metric, {.source = corrupt ? other : base.trace(), .mean = !corrupt},
-                    printer.callback()))
+  for (const double ablated : ablate_heads(subject.model, base, which, metric, ablation.how, printer.callback()))
     effects.values.push_back(own - ablated);
   return effects;
+}
+
+InductionFinding induction(Session& session, const Subject& subject, const RerunBase& base, const Ablation& ablation) {
+  ProgressPrinter printer(session.err, session.quiet);
+  InductionOptions options;
+  options.ablation = ablation.how;
+  options.seed = session.seed;
+  options.progress = printer.callback();
+  return find_induction(subject.model, base, options);
 }
 
 Explanation explain(Session& session, const Subject& subject, const ExplainCommand& options,
@@ -141,7 +159,13 @@ Explanation explain(Session& session, const Subject& subject, const ExplainComma
   result.heads = strongest_parts(result.attribution, PartKind::head, options.heads);
   result.mlps = strongest_parts(result.attribution, PartKind::mlp, options.heads);
   result.reads = read_heads(session, subject, trace, result.heads, all_patterns, pos);
-  if (base) result.causal = ablate(session, subject, *base, result.heads, target, corrupt);
+  if (!base) {
+    result.induction.none = "the model has no layers";
+    return result;
+  }
+  const Ablation ablation(subject, *base, corrupt);
+  result.causal = ablate(session, subject, *base, result.heads, target, ablation);
+  result.induction = induction(session, subject, *base, ablation);
   return result;
 }
 
@@ -174,6 +198,8 @@ void print_json(Session& session, const Subject& subject, const Explanation& e, 
                                {"ablated", e.causal.values[i]},
                                {"disagrees", e.causal.disagrees(i, e.heads[i].value)}});
   result["ablation"] = e.causal.resampled ? "resample" : "mean";
+  result["induction"] = e.induction.story ? to_json(*e.induction.story) : Json();
+  if (!e.induction.story) result["induction_none"] = e.induction.none;
   result["assumptions"] = assumptions(subject, e.causal);
   options.json.print(session, result);
 }
@@ -204,6 +230,7 @@ void print_screen(Session& session, const Subject& subject, const Explanation& e
   write({titled(title("Strongest heads"), head_lines(session, subject, e.heads, e.reads, e.causal)),
          titled(e.mlps.empty() ? "" : title("and MLPs"), mlp_lines(session, e.mlps))});
   out.write(disagreement_lines(session, e.heads, e.causal));
+  out.write(induction_section(session, subject, e.induction));
   if (const auto grid = grid_lines(session, subject.model.config, e.attribution); !grid.empty())
     write({titled(fmt::format("{}, tenths of the largest", title("Parts by layer")), grid)});
   out.write("\n");
