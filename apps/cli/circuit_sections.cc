@@ -170,6 +170,8 @@ void show_eigenvalues(CircuitStudy& study) {
   study.result["positivity_null"] = to_json(band);
   if (study.kind == CircuitKind::qk && !study.options.raw)
     study.notes.push_back("eigenvalues are those before the rows' means are subtracted");
+  study.eigenvalues = values;
+  study.random_eigenvalues = spectra.of_random_head(study.head.q.dim(0), study.session.seed);
   if (!study.screen()) return;
   study.title("Eigenvalues");
   study.session.out.write(fmt::format("  positivity Σλ/Σ|λ| = {}\n", standing(score, band)));
@@ -205,10 +207,10 @@ void show_singular(CircuitStudy& study) {
 void write_full(CircuitStudy& study) {
   const Tensor matrix = circuit_matrix(study.circuit);
   const std::vector<io::StoredTensor> tensors = {io::borrowed("circuit", matrix)};
-  io::write_npz(*study.options.output, tensors);
-  study.result["output"] = *study.options.output;
+  io::write_npz(*study.options.output.path, tensors);
+  study.result["output"] = *study.options.output.path;
   if (study.screen())
-    study.session.out.write(fmt::format("\nwrote {}: circuit [{}, {}], {} × {}\n", *study.options.output,
+    study.session.out.write(fmt::format("\nwrote {}: circuit [{}, {}], {} × {}\n", *study.options.output.path,
                                         circuit_axes(study.kind)[0], circuit_axes(study.kind)[1], matrix.dim(0),
                                         matrix.dim(1)));
 }

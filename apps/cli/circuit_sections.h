@@ -1,10 +1,11 @@
 #pragma once
+#include <complex>   // for complex
 #include <optional>  // for optional
 #include <string>    // for string
 #include <vector>    // for vector
 
-#include "json_option.h"
 #include "kirchhoff/study/circuit_json.h"
+#include "result_output.h"
 #include "weights_subject.h"
 
 namespace kirchhoff::cli {
@@ -15,8 +16,8 @@ constexpr Index kNullSamples = 40;
 /// What kirchhoff ov and kirchhoff qk are asked.
 struct CircuitCommand {
   ModelOptions model;
-  JsonOption json;
-  std::optional<std::string> head, through, token, output, query, key;
+  ResultOutput output;
+  std::optional<std::string> head, through, token, query, key;
   std::optional<Index> token_id, top;
   Index singular = 0, offset = 0;
   bool diagonal = false, eigen = false, raw = false, full = false;
@@ -39,8 +40,9 @@ struct CircuitStudy {
   CircuitOptions circuit_options;
   std::vector<std::string> notes;
   Json result;
+  std::vector<std::complex<double>> eigenvalues{}, random_eigenvalues{};  ///< where they were asked for
 
-  bool screen() const { return !options.json.wanted(); }
+  bool screen() const { return options.output.screen(); }
   /// What row or column i of the circuit stands for: a token, or a position.
   std::string shown_row(Index i) const { return shown(i, circuit_options.query); }
   std::string shown_column(Index i) const { return shown(i, circuit_options.key); }

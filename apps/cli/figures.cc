@@ -1,7 +1,7 @@
 #include "figures.h"
 
-#include <algorithm>  // for find, sort, unique
-#include <cmath>      // for nan
+#include <algorithm>  // for find, sort, stable_sort, unique
+#include <cmath>      // for abs, nan
 
 #include "attribution_view.h"
 
@@ -108,14 +108,58 @@ draw::Figure composition_figure(draw::Caption caption, const Composition& compos
   return {std::move(caption), std::move(diagram)};
 }
 
+draw::Figure parts_figure(draw::Caption caption, const Attribution& attribution, Index top) {
+  std::vector<AttributionPart> parts = attribution.parts;
+  std::stable_sort(parts.begin(), parts.end(), [](const AttributionPart& a, const AttributionPart& b) {
+    return std::abs(a.value) > std::abs(b.value);
+  });
+  draw::Bars bars{.value_axis = "logit"};
+  double rest = 0.0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (static_cast<Index>(i) < top)
+      bars.bars.push_back({parts[i].node, parts[i].value});
+    else
+      rest += parts[i].value;
+  }
+  if (const auto left = static_cast<Index>(parts.size()) - top; left > 0)
+    bars.bars.push_back({fmt::format("{} others", left), rest});
+  bars.bars.push_back({"sum", attribution.sum});
+  caption.notes.push_back(fmt::format("closure {:.1e}", attribution.closure));
+  return {std::move(caption), std::move(bars)};
+}
+
+draw::Figure positions_figure(draw::Caption caption, const Subject& subject,
+                              std::span<const Attribution> attributions) {
+  const ModelConfig& config = subject.model.config;
+  draw::Heatmap map{.rows = layer_names(config.n_layers),
+                    .row_axis = "layer",
+                    .column_axis = "position",
+                    .value_name = "logit",
+                    .is_signed = true};
+  for (const Attribution& at : attributions) map.columns.push_back(subject.shown_at(at.target.pos));
+  const std::pair<const char*, PartKind> kinds[] = {{"attention", PartKind::head}, {"MLP", PartKind::mlp}};
+  for (const auto& [title, kind] : kinds) {
+    if (kind == PartKind::mlp && config.attn_only) continue;
+    draw::Heatmap::Panel panel{.title = title,
+                               .values = std::vector<double>(map.rows.size() * map.columns.size(), 0.0)};
+    for (std::size_t column = 0; column < attributions.size(); ++column)
+      for (const AttributionPart& part : attributions[column].parts)
+        if (part.kind == kind)
+          panel.values[static_cast<std::size_t>(part.layer) * map.columns.size() + column] += part.value;
+    map.panels.push_back(std::move(panel));
+  }
+  return {std::move(caption), std::move(map)};
+}
+
 draw::Figure head_grid_figure(draw::Caption caption, const ModelConfig& config, std::vector<HeadGrid> grids,
-                              std::string value_name, bool is_signed) {
+                              std::string value_name, bool is_signed, double full) {
   draw::Heatmap map{.rows = head_names(config),
                     .columns = layer_names(config.n_layers),
                     .row_axis = "head",
                     .column_axis = "layer",
                     .value_name = std::move(value_name),
-                    .is_signed = is_signed};
+                    .is_signed = is_signed,
+                    .full = full};
   for (HeadGrid& grid : grids) {
     draw::Heatmap::Panel panel{.title = std::move(grid.title), .values = {}};
     for (Index head = 0; head < config.n_heads; ++head)

@@ -31,13 +31,19 @@ draw::Figure eigenvalue_figure(draw::Caption caption, std::span<const std::compl
 /// Q-, K- and V-composition as three diagrams, lines as wide as scores are above chance; below chance is dashed.
 draw::Figure composition_figure(draw::Caption caption, const Composition& composition);
 
-/// A number for each head, [layer, head], a panel each.
+/// The `top` largest parts of a logit, the sum of the others, and the whole.
+draw::Figure parts_figure(draw::Caption caption, const Attribution& attribution, Index top);
+
+/// What attention and MLPs of each layer add to the logit explained at each position.
+draw::Figure positions_figure(draw::Caption caption, const Subject& subject, std::span<const Attribution> attributions);
+
+/// A number for each head, [layer, head], a panel each; `full` as in Heatmap.
 struct HeadGrid {
   std::string title;
   std::vector<double> values;
 };
 draw::Figure head_grid_figure(draw::Caption caption, const ModelConfig& config, std::vector<HeadGrid> grids,
-                              std::string value_name, bool is_signed);
+                              std::string value_name, bool is_signed, double full = 0.0);
 
 /// The most likely token of each state at each position.
 draw::Figure lens_figure(draw::Caption caption, const Subject& subject, std::span<const Index> positions,

@@ -6,6 +6,7 @@
 #include "attribution_view.h"
 #include "circuit_sections.h"
 #include "commands.h"
+#include "figures.h"
 #include "kirchhoff/base/error.h"
 #include "progress_printer.h"
 #include "selectors.h"
@@ -27,11 +28,14 @@ std::optional<TokenId> chosen_token(const CircuitCommand& options, const OpenedM
 void check_options(const CircuitCommand& options, CircuitKind kind) {
   check(options.count() >= 1, ErrorCode::usage, "option '--top': {} is less than 1", options.count());
   check(options.singular >= 0, ErrorCode::usage, "option '--singular': {} is negative", options.singular);
-  check(options.full == options.output.has_value(), ErrorCode::usage,
-        "options '--full' and '-o' belong together: '--full -o circuit.npz' writes the whole matrix");
-  if (options.output)
-    check(std::filesystem::path(*options.output).extension() == ".npz", ErrorCode::usage,
-          "option '--output': '{}' does not end in .npz", *options.output);
+  check(!options.full || options.output.path, ErrorCode::usage,
+        "option '--full' needs '-o': '--full -o circuit.npz' writes the whole matrix");
+  if (options.full)
+    check(std::filesystem::path(*options.output.path).extension() == ".npz", ErrorCode::usage,
+          "option '--output': '{}' does not end in .npz", *options.output.path);
+  const bool drawn = options.output.wanted() && options.output.path && picture_format(*options.output.path);
+  check(!drawn || !options.head || options.eigen, ErrorCode::usage,
+        "option '--output': a picture shows eigenvalues, with '--eigen', or all heads, without '--head'");
   const bool about_one =
       options.token || options.token_id || options.diagonal || options.full || options.through || options.singular > 0;
   const bool positions = options.query == "position" || options.key == "position";
@@ -48,6 +52,10 @@ std::string virtual_head_note(const HeadChain& chain, CircuitKind kind) {
   return kind == CircuitKind::ov
              ? fmt::format("the virtual head: what {} moves of what {} wrote", node(last), node(before))
              : fmt::format("keys of {} are what {} wrote, whatever it attended to", node(last), node(before));
+}
+
+const char* list_title(CircuitKind kind) {
+  return kind == CircuitKind::ov ? "Positivity of OV eigenvalues: copying" : "Positivity of QK eigenvalues: same token";
 }
 
 /// Every head's positivity.
@@ -74,22 +82,28 @@ int list_heads(Session& session, const CircuitCommand& options, CircuitKind kind
       circuit_notes(subject.model, kind, {.form = form, .centre = kind == CircuitKind::ov});
   if (divides_by_token(config, kind, options.raw))
     notes.push_back("the divisors of the q/k norm are left out here; with --head they are not");
-  if (options.json.wanted()) {
+  if (options.output.wanted()) {
     Json result = new_result(name(kind), session, subject);
     result["heads"] = Json::array();
-    for (const Row& row : rows)
+    HeadGrid grid{.title = "", .values = {}};
+    for (const Row& row : rows) {
       result["heads"].push_back({{"head", head_node(row.layer, row.head)}, {"positivity", row.positivity}});
+      grid.values.push_back(row.positivity);
+    }
     result["positivity_null"] = to_json(band);
     result["raw"] = options.raw;
     result["assumptions"] = notes;
-    options.json.print(session, result);
-    return 0;
+    options.output.write(session, result, [&] {
+      std::vector<std::string> sentences = notes;
+      sentences.insert(sentences.begin(), fmt::format("random heads: {:+.3f} ± {:.3f}", band.mean, band.sd));
+      return head_grid_figure(caption(list_title(kind), subject, sentences), config, {grid}, "positivity Σλ/Σ|λ|", true,
+                              1.0);
+    });
+    if (!options.output.screen()) return 0;
   }
   std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.positivity > b.positivity; });
   session.out.write(model_line(session, subject));
-  session.out.write(fmt::format(
-      "\n{}\n", session.out.paint(Style::title, kind == CircuitKind::ov ? "Positivity of OV eigenvalues: copying"
-                                                                        : "Positivity of QK eigenvalues: same token")));
+  session.out.write(fmt::format("\n{}\n", session.out.paint(Style::title, list_title(kind))));
   const auto columns = [&](const std::string& title, auto begin, auto end) {
     Table table({{title}, {"positivity", true}, {"sd", true}});
     for (auto it = begin; it != end; ++it)
@@ -188,12 +202,16 @@ int circuit_command(Session& session, const CircuitCommand& options, CircuitKind
   if (options.eigen) show_eigenvalues(study);
   if (options.singular > 0) show_singular(study);
   if (options.full) write_full(study);
-  if (!study.screen()) {
-    study.result["assumptions"] = study.notes;
-    options.json.print(session, study.result);
-    return 0;
-  }
-  session.out.write("\n" + notes_lines(session, study.notes));
+  study.result["assumptions"] = study.notes;
+  ResultOutput output = options.output;
+  if (options.full) output.path.reset();  // it holds the matrix
+  output.write(session, study.result, [&] {
+    const std::string title =
+        fmt::format("Eigenvalues of the {} circuit of {}: positivity {:+.3f}", kind == CircuitKind::ov ? "OV" : "QK",
+                    name(chain), positivity(study.eigenvalues));
+    return eigenvalue_figure(caption(title, study.subject, study.notes), study.eigenvalues, study.random_eigenvalues);
+  });
+  if (study.screen()) session.out.write("\n" + notes_lines(session, study.notes));
   return 0;
 }
 
@@ -222,9 +240,8 @@ void add_circuit(Command& root, Session& session, CircuitKind kind, const std::s
                    {"token", "position"});
   }
   command.flag("--raw", options->raw, "weights as in the file: no norm folded, nothing centred or scaled");
-  command.flag("--full", options->full, "the whole matrix, of small vocabularies: with -o FILE.npz");
-  command.option("-o,--output", "FILE", options->output, "where --full writes its array 'circuit'");
-  options->json.declare(command);
+  command.flag("--full", options->full, "the whole matrix, of small vocabularies, as array 'circuit' of -o FILE.npz");
+  options->output.declare(command, ResultOutput::Picture::drawn);
   command.on_run([&session, options, kind] { return circuit_command(session, *options, kind); });
 }
 

@@ -5,10 +5,11 @@
 #include "attribution_view.h"
 #include "commands.h"
 #include "dla_view.h"
-#include "json_option.h"
+#include "figures.h"
 #include "kirchhoff/observe/attention.h"
 #include "kirchhoff/study/attribution_json.h"
 #include "readout_option.h"
+#include "result_output.h"
 #include "selectors.h"
 #include "subject.h"
 
@@ -20,7 +21,7 @@ struct DlaCommand {
   PromptOptions prompt;
   TargetOptions target;
   ReadoutOption readout;
-  JsonOption json;
+  ResultOutput output;
   std::string pos = "-1";
   std::optional<std::string> heads, neurons;
   Index top = 20;
@@ -100,6 +101,18 @@ Json dla_json(Session& session, const DlaStudy& study) {
   return result;
 }
 
+draw::Figure dla_figure(const DlaStudy& study) {
+  const Subject& subject = study.subject;
+  std::vector<std::string> notes = dla_assumptions(subject.model.config, study.options.readout.value());
+  if (study.one())
+    return parts_figure(
+        caption("Direct logit attribution", subject, metric_name(subject, study.targets.front()), notes),
+        study.attributions.front(),
+        study.options.all ? static_cast<Index>(study.attributions.front().parts.size()) : study.options.top);
+  return positions_figure(caption("Direct logit attribution of each position's next token", subject, "", notes),
+                          subject, study.attributions);
+}
+
 void write_parts(Session& session, const DlaStudy& study) {
   const auto count = static_cast<Index>(study.attributions.front().parts.size());
   const Index top = std::min(count, study.options.all ? count : study.options.top);
@@ -165,9 +178,9 @@ int dla_command(Session& session, const Command& command, const DlaCommand& opti
   if (study.one() && options.readout.value() == Readout::loss)
     study.removal = removal_losses(subject.model, study.trace, study.targets.front());
 
-  if (options.json.wanted()) {
-    options.json.print(session, dla_json(session, study));
-    return 0;
+  if (options.output.wanted()) {
+    options.output.write(session, dla_json(session, study), [&study] { return dla_figure(study); });
+    if (!options.output.screen()) return 0;
   }
   session.out.write(
       header(session, subject, study.one() ? metric_name(subject, study.targets.front()) : std::string()));
@@ -201,7 +214,7 @@ void add_dla(Command& root, Session& session) {
                          "split the MLPs of these layers (e.g. 8 or 3,8..10; default all) by neuron");
   command.option("--top", "N", options->top, "parts and neurons to list (default 20)");
   command.flag("--all", options->all, "list every part");
-  options->json.declare(command);
+  options->output.declare(command, ResultOutput::Picture::drawn);
   command.on_run([&session, &command, options] { return dla_command(session, command, *options); });
 }
 

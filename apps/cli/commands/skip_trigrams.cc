@@ -18,7 +18,7 @@ namespace {
 
 struct TrigramsCommand {
   ModelOptions model;
-  JsonOption json;
+  ResultOutput output;
   CorpusCommandOptions corpus;
   std::string head = "0.*", by = "both";
   std::optional<std::string> source;
@@ -156,13 +156,13 @@ int bigrams_command(Session& session, const TrigramsCommand& options) {
       "Spearman's rank correlation; outputs that never follow share a rank; BOS put before windows is not counted",
       "in a deeper model the direct path only carries what the other terms leave of the bigrams"};
   if (config.positions == Positions::learned) notes.emplace_back("positions are left out");
-  if (options.json.wanted()) {
+  if (options.output.wanted()) {
     Json result = new_result("bigrams", session, corpus);
     result.update(kirchhoff::to_json(comparison, subject.names()));
     result["raw"] = options.raw;
     result["assumptions"] = notes;
-    options.json.print(session, result);
-    return 0;
+    options.output.write(session, result);
+    if (!options.output.screen()) return 0;
   }
   session.out.write(header(session, corpus));
   session.out.write(bigram_lines(session, subject, comparison, options.least_count, options.top));
@@ -209,11 +209,11 @@ int skip_trigrams_command(Session& session, const TrigramsCommand& options) {
                                  splits ? &*splits : nullptr, progress));
   }
   const std::vector<std::string> notes = trigram_notes(subject, options);
-  if (options.json.wanted()) {
+  if (options.output.wanted()) {
     Json result = trigrams_json(session, subject, options, heads, likeness ? &*likeness : nullptr);
     result["assumptions"] = notes;
-    options.json.print(session, result);
-    return 0;
+    options.output.write(session, result);
+    if (!options.output.screen()) return 0;
   }
   show_heads(session, subject, options, heads, likeness ? &*likeness : nullptr);
   session.out.write("\n" + notes_lines(session, notes));
@@ -245,7 +245,7 @@ void add_skip_trigrams(Command& root, Session& session) {
   command.flag("--bigrams", options->bigrams, "instead: the direct path beside the bigrams of a text");
   options->corpus.declare(command);
   command.option("--least-count", "N", options->least_count, "bigrams: sources to list occur so often (default 20)");
-  options->json.declare(command);
+  options->output.declare(command, ResultOutput::Picture::none);
   command.on_run([&session, options] { return skip_trigrams_command(session, *options); });
 }
 
