@@ -68,23 +68,6 @@ void square_product(benchmark::State& state) {
 }
 BENCHMARK(square_product)->UseRealTime();
 
-/// All three scores of all 9504 pairs of GPT-2 small's heads.
-void composition_of_all_pairs(benchmark::State& state) {
-  const Model model = random_model(shape_of("gpt2-small"), 1);
-  for (auto _ : state) benchmark::DoNotOptimize(composition(model, {.form = {.raw = true}}));
-}
-BENCHMARK(composition_of_all_pairs)->UseRealTime()->Unit(benchmark::kMillisecond);
-
-/// OV eigenvalues of all 144 heads, the vocabulary's Gram included.
-void ov_spectra_of_all_heads(benchmark::State& state) {
-  const Model model = random_model(shape_of("gpt2-small"), 1);
-  for (auto _ : state) {
-    const VocabularySpectra spectra(model, CircuitKind::ov, true);
-    benchmark::DoNotOptimize(spectra.of_all_heads(model, {.raw = true}));
-  }
-}
-BENCHMARK(ov_spectra_of_all_heads)->UseRealTime()->Unit(benchmark::kMillisecond);
-
 /// How cost grows: one of vocabulary, width and depth doubles at a time, from 16384 tokens, d_model 512, 6 layers.
 ModelConfig sized(const benchmark::State& state) {
   ModelConfig config = shape_of("gpt2-small");
