@@ -75,6 +75,7 @@
 #include "kirchhoff/tensor/tensor.h"
 #include "kirchhoff/tensor/view.h"
 #include "kirchhoff/text/tokenizer.h"
+#include "kirchhoff/weights/bandwidth.h"
 #include "kirchhoff/weights/bigrams.h"
 #include "kirchhoff/weights/composition.h"
 #include "kirchhoff/weights/copying.h"
