@@ -64,6 +64,7 @@
 #include "kirchhoff/observe/paths.h"
 #include "kirchhoff/observe/prediction.h"
 #include "kirchhoff/observe/qk_terms.h"
+#include "kirchhoff/observe/virtual_head.h"
 #include "kirchhoff/study/circuit_json.h"
 #include "kirchhoff/study/head_roles.h"
 #include "kirchhoff/study/patch_json.h"
