@@ -7,22 +7,12 @@
 #include "kirchhoff/base/random.h"
 #include "kirchhoff/kernels/gemm.h"
 #include "weights/dense.h"
+#include "weights/reduced.h"
 
 namespace kirchhoff {
 namespace {
 
-/// |x^T y z| for any z is |R y z| with x^T = Q R, Q's columns being orthonormal: x^T y, [d_model, d_model], reduced to
-/// R y, [d_head, d_model].
-TensorF64 reduced(const TensorF64& x, const TensorF64& y) {
-  const TensorF64 r = dense::triangle(transposed(x.view<2>()));
-  return dense::product(r.view<2>(), y.view<2>());
-}
-
-/// What composes, reduced so that every score is |write read^T| / (|write| |read|).
-TensorF64 written(const HeadMatrices& head) { return reduced(head.v, head.o); }    // OV = v^T o
-TensorF64 read_by_q(const HeadMatrices& head) { return reduced(head.k, head.q); }  // QK = q^T k
-TensorF64 read_by_k(const HeadMatrices& head) { return reduced(head.q, head.k); }  // QK^T = k^T q
-TensorF64 read_by_v(const HeadMatrices& head) { return reduced(head.o, head.v); }  // OV = v^T o
+using reduced::read_by_k, reduced::read_by_q, reduced::read_by_v, reduced::written;
 
 double ratio(double norm, double a, double b) { return a > 0.0 && b > 0.0 ? norm / (a * b) : 0.0; }
 
@@ -146,7 +136,7 @@ void sample_null(Index d_head, Index d_model, const CompositionOptions& options,
     Random random(options.seed * 1000003U + static_cast<std::uint64_t>(s));
     const auto factor = [&] { return dense::gaussian(d_head, d_model, random); };
     const TensorF64 v1 = factor(), o1 = factor(), q2 = factor(), k2 = factor();
-    scores[static_cast<std::size_t>(s)] = score(reduced(v1, o1), reduced(k2, q2));
+    scores[static_cast<std::size_t>(s)] = score(reduced::product(v1, o1), reduced::product(k2, q2));
   });
   const auto n = static_cast<double>(options.null_samples);
   double squares = 0.0;

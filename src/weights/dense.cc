@@ -1,9 +1,10 @@
 #include "weights/dense.h"
 
 #include <Eigen/Dense>
-#include <algorithm>  // for min, stable_sort
+#include <algorithm>  // for min, reverse, stable_sort
 #include <cassert>    // for assert
 #include <cmath>      // for abs, sqrt
+#include <utility>    // for move
 
 #include "kirchhoff/base/parallel.h"
 
@@ -105,9 +106,26 @@ std::vector<std::complex<double>> eigenvalues(ViewF64 a) {
 }
 
 Svd svd(ViewF64 a) {
-  const Eigen::JacobiSVD<Matrix> solver(eigen_of(a), Eigen::ComputeThinU | Eigen::ComputeThinV);
-  const auto& s = solver.singularValues();
-  return {tensor_of(solver.matrixU()), tensor_of(solver.matrixV()), {s.data(), s.data() + s.size()}};
+  constexpr Index kLarge = 160;  // where the rotations' cost tells
+  const auto result = [](const auto& solver) {
+    const auto& s = solver.singularValues();
+    return Svd{tensor_of(solver.matrixU()), tensor_of(solver.matrixV()), {s.data(), s.data() + s.size()}};
+  };
+  constexpr int kThin = Eigen::ComputeThinU | Eigen::ComputeThinV;
+  if (std::min(a.dim[0], a.dim[1]) >= kLarge) return result(Eigen::BDCSVD<Matrix>(eigen_of(a), kThin));
+  return result(Eigen::JacobiSVD<Matrix>(eigen_of(a), kThin));
+}
+
+SymmetricEigen symmetric_eigen(ViewF64 a) {
+  assert(a.dim[0] == a.dim[1]);
+  const Eigen::SelfAdjointEigenSolver<Matrix> solver(eigen_of(a));
+  check(solver.info() == Eigen::Success, ErrorCode::numerical, "the eigenvalues of a {0} x {0} matrix did not converge",
+        a.dim[0]);
+  const Matrix vectors = solver.eigenvectors().rowwise().reverse();  // rising -> falling
+  const auto& values = solver.eigenvalues();
+  std::vector<double> falling(values.data(), values.data() + values.size());
+  std::reverse(falling.begin(), falling.end());
+  return {tensor_of(vectors), std::move(falling)};
 }
 
 Qr qr(ViewF64 a) {

@@ -25,12 +25,20 @@ TensorF64 gaussian(Index rows, Index columns, Random& random);
 /// All eigenvalues of a square matrix, largest modulus first (conjugates with the positive imaginary part first).
 std::vector<std::complex<double>> eigenvalues(ViewF64 a);
 
-/// a = u diag(s) v^T, thin: u [m, r], v [n, r], r = min(m, n), s falling.
+/// a = u diag(s) v^T, thin, by Jacobi rotations where small, by divide and conquer where large: u [m, r], v [n, r], r =
+/// min(m, n), s falling.
 struct Svd {
   TensorF64 u, v;
   std::vector<double> s;
 };
 Svd svd(ViewF64 a);
+
+/// a = vectors diag(values) vectors^T of a symmetric matrix, values falling; column j of vectors belongs to value j.
+struct SymmetricEigen {
+  TensorF64 vectors;
+  std::vector<double> values;
+};
+SymmetricEigen symmetric_eigen(ViewF64 a);
 
 /// a = q r, thin, of a with at least as many rows as columns: q [m, n], r [n, n] upper triangular.
 struct Qr {
