@@ -23,6 +23,7 @@
 #include "kirchhoff/engine/sites.h"
 #include "kirchhoff/intervene/causal_tracing.h"
 #include "kirchhoff/intervene/head_ablation.h"
+#include "kirchhoff/intervene/node_ablation.h"
 #include "kirchhoff/intervene/patch_metric.h"
 #include "kirchhoff/intervene/patch_summary.h"
 #include "kirchhoff/intervene/patching.h"
