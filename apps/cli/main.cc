@@ -20,6 +20,7 @@ void add_commands(Command& root, Session& session) {
   add_paths(root, session);
   add_qk_terms(root, session);
   add_heads(root, session);
+  add_terms(root, session);
   add_patch(root, session);
   add_ov(root, session);
   add_qk(root, session);

@@ -1,7 +1,8 @@
 #include "kirchhoff/engine/corpus_loss.h"
 
 #include <algorithm>  // for max, min
-#include <cmath>      // for exp, log1p
+#include <cmath>      // for exp, log1p, sqrt
+#include <numeric>    // for accumulate
 
 #include "engine/weight_reader.h"
 #include "kirchhoff/base/parallel.h"
@@ -65,6 +66,25 @@ std::vector<double> unembed_losses(const Model& model, View<const Real, 2> read,
   }
   for (std::size_t r = 0; r < targets.size(); ++r) total[r] -= own[r];
   return total;
+}
+
+void WindowMean::add(double sum, Index count) {
+  if (count == 0) return;
+  sum_ += sum;
+  count_ += count;
+  means_.push_back(sum / static_cast<double>(count));
+}
+
+MeanLoss WindowMean::mean() const {
+  if (means_.empty()) return {};
+  MeanLoss result{sum_ / static_cast<double>(count_), 0.0};
+  const double n = static_cast<double>(means_.size());
+  if (means_.size() < 2) return result;
+  const double average = std::accumulate(means_.begin(), means_.end(), 0.0) / n;
+  double squares = 0.0;
+  for (const double m : means_) squares += (m - average) * (m - average);
+  result.error = std::sqrt(squares / (n - 1.0) / n);
+  return result;
 }
 
 void check_predicts_next(const ModelConfig& config, std::string_view what) {

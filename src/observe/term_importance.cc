@@ -13,32 +13,6 @@ namespace {
 
 using observe::GradedStreams;
 
-/// The mean of a quantity over predictions, from its sums over windows.
-class WindowMean {
- public:
-  void add(double sum, Index count) {
-    sum_ += sum;
-    count_ += count;
-    means_.push_back(sum / static_cast<double>(count));
-  }
-  MeanLoss mean() const {
-    if (means_.empty()) return {};
-    MeanLoss result{sum_ / static_cast<double>(count_), 0.0};
-    const double n = static_cast<double>(means_.size());
-    if (means_.size() < 2) return result;
-    double average = 0.0, squares = 0.0;
-    for (const double m : means_) average += m / n;
-    for (const double m : means_) squares += (m - average) * (m - average);
-    result.error = std::sqrt(squares / (n - 1.0) / n);
-    return result;
-  }
-
- private:
-  double sum_ = 0.0;
-  Index count_ = 0;
-  std::vector<double> means_;
-};
-
 struct SplitMeans {
   WindowMean alone, added;
 };

@@ -16,6 +16,7 @@ void add_attn(Command& root, Session& session);
 void add_paths(Command& root, Session& session);
 void add_qk_terms(Command& root, Session& session);
 void add_heads(Command& root, Session& session);
+void add_terms(Command& root, Session& session);
 void add_patch(Command& root, Session& session);
 void add_ov(Command& root, Session& session);
 void add_qk(Command& root, Session& session);

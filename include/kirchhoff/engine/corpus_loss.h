@@ -25,6 +25,25 @@ struct CorpusLossOptions {
 std::vector<std::vector<double>> corpus_losses(const Model& model, std::span<const Tokens> windows,
                                                const CorpusLossOptions& options = {});
 
+/// A mean over a text's predictions with its standard error, windows taken as the sample; 0 for one window.
+struct MeanLoss {
+  double value = 0.0, error = 0.0;
+};
+
+/// Gathers it: a sum over predictions and how many, window by window.
+class WindowMean {
+ public:
+  /// Windows without predictions count nothing.
+  void add(double sum, Index count);
+  /// Zeros if there was none.
+  MeanLoss mean() const;
+
+ private:
+  double sum_ = 0.0;
+  Index count_ = 0;
+  std::vector<double> means_;
+};
+
 /// Error{unsupported} saying why there is no loss of next tokens; nothing for an ordinary language model. `what` is
 /// what needs it: "term importance".
 void check_predicts_next(const ModelConfig& config, std::string_view what);

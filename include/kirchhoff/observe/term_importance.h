@@ -7,6 +7,7 @@
 #include <vector>       // for vector
 
 #include "kirchhoff/base/progress.h"
+#include "kirchhoff/engine/corpus_loss.h"
 #include "kirchhoff/engine/run.h"
 #include "kirchhoff/model/model.h"
 
@@ -28,11 +29,6 @@ struct TermOptions {
   std::vector<std::pair<Index, Index>> by_head{};  ///< and over these heads (layer, head)
   Index memory = Index{512} << 20;                 ///< bytes that a batch of windows may take; at least one is run
   Progress progress{};                             ///< stage "terms", of all windows
-};
-
-/// A mean over the text's predictions with its standard error, windows taken as the sample; 0 for one window.
-struct MeanLoss {
-  double value = 0.0, error = 0.0;
 };
 
 /// All terms of one order: paths through that many heads.
