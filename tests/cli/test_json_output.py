@@ -269,6 +269,18 @@ class Others(Case):
         self.assertAlmostEqual(last["top"][0]["logit"], top["logit"], places=4)
         self.assertEqual(last["tokens"][0]["id"], 9)
 
+    def test_readings_of_the_lens(self):
+        def rows(reading):
+            result = self.json("lens", GOLDEN / "llama-gqa", "--ids", "5,6,7", "--target-id", "9", "--reading", reading)
+            self.assertEqual(result["reading"], reading)
+            return [row["tokens"][0] for row in result["positions"][0]["layers"]], result["norm"]
+        (lens, recomputed), (prefix, held), (plain, none) = rows("lens"), rows("prefix"), rows("plain")
+        self.assertEqual((recomputed, held, none), ("recomputed", "held", "none"))
+        self.assertEqual([t["rank"] for t in lens], [t["rank"] for t in prefix], "no biases: the same ranking")
+        self.assertNotAlmostEqual(lens[0]["logit"], prefix[0]["logit"], places=4)
+        self.assertAlmostEqual(lens[-1]["logit"], prefix[-1]["logit"], places=5)
+        self.assertNotAlmostEqual(plain[-1]["logit"], lens[-1]["logit"], places=4)
+
     def test_attn(self):
         result = self.json("attn", GOLDEN / "gpt2", "--ids", "5,6,7", "--head", "1.2", "--pos", "0,2")
         head = result["heads"][0]
