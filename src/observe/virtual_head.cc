@@ -98,8 +98,7 @@ VirtualHeadRun virtual_head_run(const Model& model, const BasicTrace<Real>& trac
   }
 
   std::vector<Direction> stream(static_cast<std::size_t>(length));
-  stream[static_cast<std::size_t>(result.target.pos)] =
-      logit_direction(model, trace, result.target, result.target.pos).stream;
+  stream[static_cast<std::size_t>(result.target.pos)] = logit_direction(model, trace, result.target).stream;
   TensorF64 values;
   for (std::size_t i = heads.size(); i-- > 0;) {
     const auto [layer, head] = heads[i];

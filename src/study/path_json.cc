@@ -24,13 +24,15 @@ Json writers_json(const std::vector<QkWriter>& writers) {
 
 Json to_json(const PathExpansion& expansion, const TokenNames& names) {
   const LogitTarget& target = expansion.target;
-  Json result = {{"metric", expansion.own},
-                 {"metric_name", metric_name(target)},
-                 {"target", to_json(target.token, names)},
-                 {"foil", target.foil ? to_json(*target.foil, names) : Json(nullptr)},
-                 {"pos", target.pos},
-                 {"total", expansion.total},
-                 {"closure", expansion.closure}};
+  Json result = {{"metric", expansion.own}};
+  if (expansion.layer) {
+    result.update({{"metric_name", "stream . direction"}, {"layer", *expansion.layer}});
+  } else {
+    result.update({{"metric_name", metric_name(target)},
+                   {"target", to_json(target.token, names)},
+                   {"foil", target.foil ? to_json(*target.foil, names) : Json(nullptr)}});
+  }
+  result.update({{"pos", target.pos}, {"total", expansion.total}, {"closure", expansion.closure}});
   if (expansion.soft_capped) result["metric_after_softcap"] = *expansion.soft_capped;
   result["paths"] = Json::array();
   for (const StreamPath& path : expansion.paths)

@@ -1,6 +1,7 @@
 """--json: one object with schema and version on stdout, the documented keys, nothing else."""
 import json
 import math
+import struct
 import unittest
 
 from program import GOLDEN, HOSTILE, Case, doubles, read_safetensors
@@ -160,6 +161,42 @@ class Paths(Case):
         self.assertEqual(len(embedded), (1 + heads) ** 2, "direct, single heads, virtual heads")
         self.assertIn(["embed", "a0.h1", "a1.h2"], embedded)
 
+    def test_mlps_as_nodes(self):
+        for folder in ("gpt2", "gemma2", "gpt_neox-parallel"):
+            arguments = ("paths", GOLDEN / folder, "--ids", "5,6,7,8", "--target-id", "9", "--order", "1", "--top", "100000")
+            recorded, linear = self.json(*arguments), self.json(*arguments, "--mlp", "linear")
+            self.assertEqual((recorded["mlp"], linear["mlp"]), ("recorded", "linear"))
+            self.assertAlmostEqual(recorded["metric"], linear["metric"], places=5)
+            self.assertLessEqual(linear["closure"], 1e-5)
+            nodes = [path["path"] for path in linear["paths"]]
+            self.assertIn(["embed", "m0"], nodes)
+            self.assertIn(["m0.const"], nodes)
+            self.assertNotIn(["m0"], nodes)
+            last = sum(path["value"] for path in recorded["paths"] if path["path"] == ["m1"])
+            through = self.json(*arguments[:-4], "--order", "9", "--top", "100000", "--mlp", "linear")
+            self.assertAlmostEqual(last, sum(path["value"] for path in through["paths"]
+                                             if path["path"][-1] in ("m1", "m1.const")), places=4)
+
+    def test_losses_and_directions(self):
+        folder = GOLDEN / "gpt2"
+        loss = self.json("paths", folder, "--ids", "5,6,7,8", "--pos", "1", "--readout", "loss")
+        self.assertEqual((loss["metric_name"], loss["target"]["id"]), ("ln(vocabulary) - loss(target)", 7))
+        losses = self.json("run", folder, "--ids", "5,6,7,8")["loss"]["per_token"]
+        self.assertAlmostEqual(math.log(131) - loss["metric"], losses[1], places=4)
+        self.assertLessEqual(loss["closure"], 1e-5)
+        direction = self.directory() / "x.npy"
+        header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (32,), }"
+        header += b" " * (118 - len(header) - 1) + b"\n"
+        direction.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header +
+                              struct.pack("<32d", *range(32)))
+        paths = self.json("paths", folder, "--ids", "5,6,7,8", "--direction", direction, "--layer", "1")
+        self.assertEqual((paths["metric_name"], paths["layer"]), ("stream . direction", 1))
+        self.assertLessEqual(paths["closure"], 1e-5)
+        self.assertFalse(any("m1" in node for path in paths["paths"] for node in path["path"]))
+        self.assertIn("--target", self.fails(2, "paths", folder, "--ids", "5", "--direction", "unembed"))
+        self.assertIn("0..2", self.fails(2, "paths", folder, "--ids", "5", "--direction", direction, "--layer", "3"))
+        self.assertIn("--direction", self.fails(2, "paths", folder, "--ids", "5", "--layer", "1"))
+
 
 class QkTerms(Case):
     def test_groups_sides_and_pairs_sum_to_the_score(self):
@@ -268,6 +305,18 @@ class Others(Case):
         self.assertEqual(last["top"][0]["id"], top["id"])
         self.assertAlmostEqual(last["top"][0]["logit"], top["logit"], places=4)
         self.assertEqual(last["tokens"][0]["id"], 9)
+
+    def test_readings_of_the_lens(self):
+        def rows(reading):
+            result = self.json("lens", GOLDEN / "llama-gqa", "--ids", "5,6,7", "--target-id", "9", "--reading", reading)
+            self.assertEqual(result["reading"], reading)
+            return [row["tokens"][0] for row in result["positions"][0]["layers"]], result["norm"]
+        (lens, recomputed), (prefix, held), (plain, none) = rows("lens"), rows("prefix"), rows("plain")
+        self.assertEqual((recomputed, held, none), ("recomputed", "held", "none"))
+        self.assertEqual([t["rank"] for t in lens], [t["rank"] for t in prefix], "no biases: the same ranking")
+        self.assertNotAlmostEqual(lens[0]["logit"], prefix[0]["logit"], places=4)
+        self.assertAlmostEqual(lens[-1]["logit"], prefix[-1]["logit"], places=5)
+        self.assertNotAlmostEqual(plain[-1]["logit"], lens[-1]["logit"], places=4)
 
     def test_attn(self):
         result = self.json("attn", GOLDEN / "gpt2", "--ids", "5,6,7", "--head", "1.2", "--pos", "0,2")

@@ -3,11 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>  // for find
-#include <cmath>      // for abs
+#include <cmath>      // for abs, sin
 #include <map>        // for map
 #include <numeric>    // for accumulate
 
 #include "engine/support.h"
+#include "kirchhoff/engine/pull.h"
 #include "kirchhoff/engine/sites.h"
 #include "observe/support.h"
 
@@ -62,7 +63,7 @@ TEST(Paths, WorkedExample) {
     model.weights.layers.push_back(std::move(w));
   }
   const TraceF64 trace = run_f64(model, Tokens{0}, {.capture = path_sites(model.config)});
-  const PathExpansion expansion = expand_paths(model, trace, {0, {}, -1});
+  const PathExpansion expansion = expand_paths(model, trace, LogitTarget{0, {}, -1});
   const double float32 = 1e-7;  // the weights are rounded
   ASSERT_EQ(expansion.paths.size(), 4U);
   const std::vector<std::pair<std::vector<std::string>, double>> expected = {
@@ -85,7 +86,7 @@ TEST(Paths, EqualProductsOfMatrices) {
   const Tokens tokens = {3, 1, 4, 1, 6};
   const TraceF64 trace = run_f64(model, tokens, {.capture = path_sites(config)});
   const Index pos = 3;
-  const PathExpansion expansion = expand_paths(model, trace, {2, 5, pos}, {.order = 3, .top = kAll});
+  const PathExpansion expansion = expand_paths(model, trace, LogitTarget{2, 5, pos}, {.order = 3, .top = kAll});
   const ByNodes values = by_nodes(expansion);
 
   std::size_t checked = 0;
@@ -125,9 +126,9 @@ class EveryFamilysPaths : public test::EveryFamily {
     const Model m = model();
     const Tokens prompt = tokens(7);
     if constexpr (std::is_same_v<Real, float>)
-      return expand_paths(m, run(m, prompt, {.capture = path_sites(m.config)}), target, options);
+      return expand_paths(m, run(m, prompt, {.capture = path_sites(m.config, options.mlp)}), target, options);
     else
-      return expand_paths(m, run_f64(m, prompt, {.capture = path_sites(m.config)}), target, options);
+      return expand_paths(m, run_f64(m, prompt, {.capture = path_sites(m.config, options.mlp)}), target, options);
   }
 };
 
@@ -226,6 +227,118 @@ TEST_P(EveryFamilysPaths, PatternPreservingAblationIsMinusThePathsOfTheHead) {
   }
 }
 
+TEST_P(EveryFamilysPaths, OfLossesAndCentredLogitsClose) {
+  for (const Readout readout : {Readout::centred, Readout::loss})
+    for (const MlpPaths mlp : {MlpPaths::recorded, MlpPaths::linear}) {
+      const LogitTarget target{3, {}, 5, readout};
+      EXPECT_LE(expand<float>(target, {.order = 1, .mlp = mlp}).closure, 1e-5) << metric_name(target);
+      EXPECT_LE(expand<double>(target, {.order = 1, .mlp = mlp}).closure, 1e-12) << metric_name(target);
+    }
+}
+
+TEST_P(EveryFamilysPaths, ThroughLinearMlpsCloseAtEveryOrder) {
+  const LogitTarget target{3, 5, -1};
+  const Index depth = config().attn_only || config().parallel ? 3 : 6;
+  const PathExpansion all = expand<double>(target, {.order = 9, .top = kAll, .mlp = MlpPaths::linear});
+  EXPECT_EQ(static_cast<Index>(all.orders.size()), depth + 1);
+  EXPECT_EQ(all.longer.count, 0.0);
+  EXPECT_EQ(all.rest_count, 0.0);
+  EXPECT_LE(all.closure, 1e-12);
+  double later = 0.0, count = 0.0, size = 0.0;
+  for (const StreamPath& path : all.paths) size += std::abs(path.value);
+  for (Index order = depth - 1; order >= 0; --order) {
+    later += all.orders[static_cast<std::size_t>(order) + 1].sum;
+    count += all.orders[static_cast<std::size_t>(order) + 1].count;
+    const PathExpansion cut = expand<double>(target, {.order = order, .mlp = MlpPaths::linear});
+    EXPECT_LE(cut.closure, 1e-12) << "order " << order;
+    EXPECT_NEAR(cut.longer.sum, later, 1e-12 * size) << "order " << order;
+    EXPECT_EQ(cut.longer.count, count) << "order " << order;
+    EXPECT_LE(expand<float>(target, {.order = order, .mlp = MlpPaths::linear}).closure, 1e-5) << "order " << order;
+  }
+}
+
+/// Paths that end in an MLP, its constant part included, sum to its direct attribution.
+TEST_P(EveryFamilysPaths, ThroughLinearMlpsGroupToDirectAttribution) {
+  const Model m = model();
+  std::vector<std::string> sites = path_sites(m.config, MlpPaths::linear);
+  for (const std::string& site : attribution_sites(m.config)) sites.push_back(site);
+  const TraceF64 trace = run_f64(m, tokens(7), {.capture = sites});
+  const LogitTarget target{3, 5, 4};
+  std::map<std::string, double> last;
+  double size = 0.0;
+  for (const StreamPath& path :
+       expand_paths(m, trace, target, {.order = 6, .top = kAll, .mlp = MlpPaths::linear}).paths) {
+    std::string node = path.nodes.back();
+    if (node.ends_with(".const")) node.resize(node.size() - 6);
+    last[node] += path.value;
+    size += std::abs(path.value);
+  }
+  const Attribution attribution = attribute_logit(m, trace, target);
+  EXPECT_EQ(last.size(), attribution.parts.size());
+  for (const AttributionPart& part : attribution.parts)
+    EXPECT_NEAR(last.at(part.node), part.value, 1e-12 * size) << part.node;
+}
+
+/// With patterns and the norms' divisors held, everything that the embedding gives through linear maps is its gradient
+/// times itself: by the engine's backward.
+TEST_P(EveryFamilysPaths, ThroughLinearMlpsAreTheGradient) {
+  ModelConfig uncapped = config();
+  uncapped.logit_softcap = 0.0;
+  const Model m = random_model(uncapped, 1);
+  const Tokens prompt = tokens(7);
+  const Metric metric = Metric::logit_difference({{.targets = {3}, .foils = {5}}});
+  const std::string site = site_name(Site::embed);
+  const GradientsF64 gradients = pull_f64(
+      m, prompt, metric,
+      {.at = {site}, .rules = {.detach_norm_scale = true, .detach_pattern = true}, .run = {.capture = {site}}});
+  double expected = 0.0;
+  for (Index i = 0; i < gradients.at(site).size(); ++i) expected += gradients.at(site)[i] * gradients.trace.at(site)[i];
+  const TraceF64 trace = run_f64(m, prompt, {.capture = path_sites(uncapped, MlpPaths::linear)});
+  double embedded = 0.0, size = 0.0;
+  for (const StreamPath& path :
+       expand_paths(m, trace, LogitTarget{3, 5, -1}, {.order = 6, .top = kAll, .mlp = MlpPaths::linear}).paths) {
+    size += std::abs(path.value);
+    if (path.nodes.front() == "embed") embedded += path.value;
+  }
+  EXPECT_NEAR(embedded, expected, 1e-12 * size);
+  EXPECT_NE(embedded, 0.0);
+}
+
+/// A direction of the stream that enters layer 2: the paths sum to x . direction, those that end in a head to what the
+/// head wrote (as another site recorded it) times the direction.
+TEST_P(EveryFamilysPaths, OfADirectionOfTheStream) {
+  const Model m = model();
+  const Index d_model = config().d_model, pos = 4;
+  StreamTarget target{.layer = 2, .pos = pos};
+  for (Index i = 0; i < d_model; ++i) target.direction.push_back(std::sin(static_cast<double>(i * i + 1)));
+  for (const MlpPaths mlp : {MlpPaths::recorded, MlpPaths::linear}) {
+    std::vector<std::string> sites = stream_path_sites(config(), 2, mlp);
+    sites.push_back(site_name(Site::result, 1));
+    if (config().post_norm) sites.push_back(site_name(Site::ln1_post_scale, 1));
+    const TraceF64 trace = run_f64(m, tokens(7), {.capture = sites});
+    const PathExpansion all = expand_paths(m, trace, target, {.order = 4, .top = kAll, .mlp = mlp});
+    const double* x = trace.at(site_name(Site::resid_pre, 2)).data() + pos * d_model;
+    double own = 0.0, result = 0.0, ends = 0.0;
+    const double* head = trace.at(site_name(Site::result, 1)).data() + (pos * config().n_heads + 1) * d_model;
+    for (Index i = 0; i < d_model; ++i) {
+      own += x[i] * target.direction[static_cast<std::size_t>(i)];
+      result += head[i] * target.direction[static_cast<std::size_t>(i)];
+    }
+    EXPECT_NEAR(all.own, own, 1e-12);
+    EXPECT_LE(all.closure, 1e-12);
+    EXPECT_EQ(all.layer, 2);
+    for (const StreamPath& path : all.paths) {
+      if (path.nodes.back() == "a1.h1") ends += path.value;
+      EXPECT_FALSE(path.nodes.back().starts_with("a2") || path.nodes.back().starts_with("m2"));
+    }
+    if (!config().post_norm) {
+      EXPECT_NEAR(ends, result, 1e-11);
+    }
+    const Trace fast = run(m, tokens(7), {.capture = sites});
+    EXPECT_LE(expand_paths(m, fast, target, {.order = 1, .mlp = mlp}).closure, 1e-5);
+  }
+}
+
 KIRCHHOFF_EVERY_FAMILY(EveryFamilysPaths);
 
 TEST(Paths, PackedWeightsGiveTheSameNumbers) {
@@ -253,6 +366,11 @@ TEST(Paths, RefusesWhatIsOutOfRange) {
   EXPECT_TRUE(fails({0, {}, -1}, {.order = -1}));
   EXPECT_TRUE(fails({0, {}, -1}, {.top = -1}));
   EXPECT_FALSE(fails({0, {}, -1}, {}));
+  EXPECT_THROW(expand_paths(model, trace, LogitTarget{0, {}, -1}, {.mlp = MlpPaths::linear}), Error)
+      << "sites that were not captured";
+  EXPECT_THROW(expand_paths(model, trace, StreamTarget{.layer = 4, .direction = std::vector<double>(32)}), Error);
+  EXPECT_THROW(expand_paths(model, trace, StreamTarget{.layer = 3, .direction = {1.0}}), Error);
+  EXPECT_NO_THROW(expand_paths(model, trace, StreamTarget{.layer = 3, .direction = std::vector<double>(32)}));
 }
 
 }  // namespace

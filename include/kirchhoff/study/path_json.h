@@ -7,7 +7,8 @@ namespace kirchhoff {
 
 /// {"metric", "metric_name", "target", "foil", "pos", "total", "closure", "paths": [{"path", "order", "value"}, ...],
 /// "rest": {"count", "sum"}, "orders": [{"order", "count", "sum"}, ...], "longer": {"order", "count", "sum"}}; counts
-/// are integers up to 2^53 and floating-point numbers beyond.
+/// are integers up to 2^53 and floating-point numbers beyond. Of a direction of the stream "layer" in place of "target"
+/// and "foil".
 Json to_json(const PathExpansion& expansion, const TokenNames& names);
 
 /// {"head", "query", "key", "score", "sum", "closure", "soft_capped", "groups": {"none", "query", "key",

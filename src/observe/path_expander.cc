@@ -1,0 +1,394 @@
+#include "observe/path_expander.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>  // for copy, count_if, fill, max, min
+#include <cmath>      // for abs
+
+#include "kirchhoff/base/parallel.h"
+#include "kirchhoff/kernels/gemm.h"
+#include "observe/linear_mlp.h"
+#include "observe/logit_direction.h"
+#include "observe/one_sequence.h"
+#include "observe/path_collector.h"
+#include "observe/stream_sources.h"
+
+namespace kirchhoff::observe {
+namespace {
+
+constexpr Index kBlockBytes = Index{64} << 20;
+
+/// Chains whose first-acting node reads the stream at stage `front` (Stages; of no node: where the target reads it),
+/// with how they read it.
+template <class Real>
+struct Block {
+  Index front = 0;
+  std::vector<Chain> chains;
+  BasicTensor<Real> readouts;  ///< [chains * pos, d_model]
+};
+
+/// When the stream is read and written: the attention of layer l reads it at stage 2 l, the MLP at 2 l + 1 (with it, if
+/// blocks are parallel); what is written by stage s is in the stream at s.
+class Stages {
+ public:
+  explicit Stages(const ModelConfig& config) : parallel_(config.parallel) {}
+  static Index attention(Index layer) { return 2 * layer; }
+  Index mlp(Index layer) const { return 2 * layer + !parallel_; }
+  static Index behind_attention(Index layer) { return 2 * layer + 1; }
+  static Index behind_mlp(Index layer) { return 2 * layer + 2; }
+  static Index written(const StreamSource& source) {
+    if (source.layer < 0) return 0;
+    return source.kind == SourceKind::mlp ? behind_mlp(source.layer) : behind_attention(source.layer);
+  }
+
+ private:
+  bool parallel_;
+};
+
+template <class Real>
+double dot_product(const Real* a, const Real* b, Index n) {
+  double sum = 0.0;
+  for (Index i = 0; i < n; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+  return sum;
+}
+
+template <class Real>
+class Expander {
+ public:
+  Expander(const Model& model, const BasicTrace<Real>& trace, PathExpansion& result, const PathOptions& options)
+      : model_(model),
+        config_(model.config),
+        trace_(trace),
+        options_(options),
+        stages_(model.config),
+        sources_(stream_sources(model.config, model.weights)),
+        length_(sequence_length(trace)),
+        rows_(config_.causal ? result.target.pos + 1 : length_),
+        group_(config_.n_heads / config_.n_kv_heads),
+        result_(result),
+        collector_(result, options.top) {}
+
+  void run(const Root<Real>& target) {
+    Block<Real> root{target.stage, {Chain{}}, BasicTensor<Real>({rows_, config_.d_model})};
+    const std::span<Real> readout = root.readouts.template view<2>().row(result_.target.pos);
+    for (std::size_t i = 0; i < readout.size(); ++i) readout[i] = static_cast<Real>(target.direction[i]);
+
+    if (linear()) linearise_mlps(target.stage);
+    direct_paths(target);
+    if (options_.order > 0) {
+      project_sources(target.stage);
+      expand(root);
+    }
+    finish(target);
+  }
+
+ private:
+  bool linear() const { return options_.mlp == MlpPaths::linear && !config_.attn_only; }
+  bool has_value_bias(Index layer) const {
+    const LayerWeights& w = model_.weights.layers[static_cast<std::size_t>(layer)];
+    return w.b_V.present() || (has_ln1(config_) && w.ln1.b.present());
+  }
+  /// How many sources are in the stream at a stage: the first ones.
+  Index sources_at(Index stage) const {
+    return std::count_if(sources_.begin(), sources_.end(),
+                         [stage](const StreamSource& s) { return Stages::written(s) <= stage; });
+  }
+  void write(Index source, Index row, std::span<Real> out) const {
+    const StreamSource& from = sources_[static_cast<std::size_t>(source)];
+    if (!linear() || from.kind != SourceKind::mlp) return write_source(model_, trace_, from, row, out);
+    const std::span<const Real> constant = constants_[static_cast<std::size_t>(from.layer)].template view<2>().row(row);
+    std::copy(constant.begin(), constant.end(), out.begin());
+  }
+  /// The stream that the MLP of a layer read, [rows, d_model].
+  View<const Real, 2> mlp_stream(Index layer) const {
+    return {trace_.at(site_name(mlp_stream_site(config_), layer)).data(), {rows_, config_.d_model}};
+  }
+
+  /// What each MLP wrote beyond its linear part.
+  void linearise_mlps(Index stage) {
+    for (Index layer = 0; layer < config_.n_layers && Stages::behind_mlp(layer) <= stage; ++layer) {
+      mlps_.emplace_back(model_, trace_, layer, rows_);
+      BasicTensor<Real> constant = mlps_.back().forward(mlp_stream(layer));
+      const Real* written = trace_.at(site_name(Site::mlp_out, layer)).data();
+      for (Index i = 0; i < constant.size(); ++i) constant[i] = written[i] - constant[i];
+      constants_.push_back(std::move(constant));
+    }
+  }
+
+  /// Order 0: each source as the target reads it. Of order 0 alone, the nodes together are what is left of the stream
+  /// that the model recorded.
+  void direct_paths(const Root<Real>& target) {
+    const Direction& u = target.direction;
+    std::vector<Real> x(u.size());
+    double sum = 0.0;
+    for (Index s = 0; s < sources_at(target.stage); ++s) {
+      write(s, result_.target.pos, std::span<Real>(x));
+      const double value = dot(u, x.data());
+      collector_.add(value, s, {});
+      sum += value;
+    }
+    if (target.norm_bias) collector_.add(*target.norm_bias, kFinalBias, {});
+    if (target.unembed_bias) collector_.add(*target.unembed_bias, kUnembedBias, {});
+    if (options_.order == 0) result_.longer.sum = dot(u, target.stream.data()) - sum;
+  }
+
+  /// What each source gives the values of each layer: its rows through ln1 and W_V. Behind the sources of the layers
+  /// below: the constant part (b_V and ln1's bias), if there is one, and the values that the model recorded.
+  void project_sources(Index stage) {
+    const Index d_head = config_.d_head, width = config_.n_kv_heads * d_head;
+    for (Index layer = 0; layer < config_.n_layers && Stages::behind_attention(layer) <= stage; ++layer) {
+      const LayerWeights& w = model_.weights.layers[static_cast<std::size_t>(layer)];
+      const Index below = sources_at(Stages::attention(layer)), parts = below + has_value_bias(layer) + 1;
+      auto values = BasicTensor<Real>::uninitialised({parts, config_.n_kv_heads, rows_, d_head});
+      const ConstMatrix W_V = storage_rows(w.W_V, 0, w.W_V.d_out(), scratch_V_);  // [n_kv_heads d_head, d_model]
+      auto x = BasicTensor<Real>::uninitialised({rows_, config_.d_model});
+      auto v = BasicTensor<Real>::uninitialised({rows_, width});
+      const auto store = [&](Index part, auto&& value_at) {
+        for (Index g = 0; g < config_.n_kv_heads; ++g)
+          for (Index row = 0; row < rows_; ++row) {
+            Real* out = values.data() + ((part * config_.n_kv_heads + g) * rows_ + row) * d_head;
+            for (Index i = 0; i < d_head; ++i) out[i] = value_at(row, g * d_head + i);
+          }
+      };
+      for (Index s = 0; s < below; ++s) {
+        for (Index row = 0; row < rows_; ++row) {
+          const std::span<Real> at = x.template view<2>().row(row);
+          write(s, row, at);
+          if (has_ln1(config_)) through_norm(config_.norm, w.ln1, ln1_scale(config_, trace_, layer, row), at);
+        }
+        kernels::gemm(kernels::BasicGemmProblem<Real>{
+            .a = x.template view<2>(), .b = transposed(W_V), .c = v.template view<2>()});
+        store(s, [&](Index row, Index i) { return v[row * width + i]; });
+      }
+      if (has_value_bias(layer)) {
+        std::vector<double> constant(static_cast<std::size_t>(width), 0.0);
+        for (Index i = 0; i < width; ++i) {
+          double& sum = constant[static_cast<std::size_t>(i)];
+          if (w.b_V.present()) sum = w.b_V.f64()[static_cast<std::size_t>(i)];
+          if (has_ln1(config_) && w.ln1.b.present())
+            for (Index j = 0; j < config_.d_model; ++j)
+              sum += w.ln1.b.f64()[static_cast<std::size_t>(j)] * static_cast<double>(W_V(i, j));
+        }
+        store(below, [&](Index, Index i) { return static_cast<Real>(constant[static_cast<std::size_t>(i)]); });
+      }
+      const auto& recorded = trace_.at(site_name(Site::v, layer));  // [1, pos, kv head, d_head]
+      store(parts - 1, [&](Index row, Index i) { return recorded[row * width + i]; });
+      values_.push_back(std::move(values));
+    }
+  }
+
+  /// Puts each node that the chains of `parents` can read from in front of them, latest first.
+  void expand(const Block<Real>& parents) {
+    for (Index layer = config_.n_layers - 1; layer >= 0; --layer) {
+      if (linear() && Stages::behind_mlp(layer) <= parents.front)
+        in_pieces(parents, config_.d_model + 2 * config_.d_mlp,
+                  [&](Index first, Index count) { prepend_mlp(parents, first, count, layer); });
+      if (Stages::behind_attention(layer) <= parents.front)
+        in_pieces(parents, config_.n_heads * (config_.d_model + config_.d_head),
+                  [&](Index first, Index count) { prepend_heads(parents, first, count, layer); });
+    }
+  }
+
+  /// A few chains at a time, each of which takes `width` numbers a position.
+  template <class Task>
+  void in_pieces(const Block<Real>& parents, Index width, const Task& task) {
+    const Index piece = std::max<Index>(1, kBlockBytes / (rows_ * width * static_cast<Index>(sizeof(Real))));
+    const auto count = static_cast<Index>(parents.chains.size());
+    for (Index first = 0; first < count; first += piece) {
+      report(options_.progress, "paths", done_++, 0);
+      task(first, std::min(piece, count - first));
+    }
+  }
+
+  View<const Real, 2> readouts_of(const Block<Real>& parents, Index first, Index count) const {
+    return {parents.readouts.data() + first * rows_ * config_.d_model, {count * rows_, config_.d_model}};
+  }
+  bool longest(const Chain& chain) const { return static_cast<Index>(chain.size()) == options_.order; }
+  /// Whether anything but sources is in the stream at a stage.
+  static bool nodes_before(Index stage) { return stage > 0; }
+
+  /// The MLP of `layer` in front of chains [first, first + count).
+  void prepend_mlp(const Block<Real>& parents, Index first, Index count, Index layer) {
+    Block<Real> children{
+        stages_.mlp(layer), {}, mlps_[static_cast<std::size_t>(layer)].back(readouts_of(parents, first, count))};
+    const Index told_apart = sources_at(children.front), size = rows_ * config_.d_model;
+    std::vector<double> found(static_cast<std::size_t>(count * (told_apart + 1)));
+    auto x = BasicTensor<Real>::uninitialised({rows_, config_.d_model});
+    for (Index part = 0; part <= told_apart; ++part) {
+      for (Index row = 0; part < told_apart && row < rows_; ++row) write(part, row, x.template view<2>().row(row));
+      const Real* stream = part < told_apart ? x.data() : mlp_stream(layer).data;
+      parallel_for(count, [&](Index child) {
+        found[static_cast<std::size_t>(child * (told_apart + 1) + part)] =
+            dot_product(children.readouts.data() + child * size, stream, size);
+      });
+    }
+    for (Index child = 0; child < count; ++child) {
+      Chain chain = parents.chains[static_cast<std::size_t>(first + child)];
+      chain.push_back(static_cast<std::int32_t>(layer * (config_.n_heads + 1) + config_.n_heads));
+      collect(found.data() + child * (told_apart + 1), told_apart, told_apart, chain, children.front);
+      children.chains.push_back(std::move(chain));
+    }
+    if (!longest(children.chains.front()) && nodes_before(children.front)) expand(children);
+  }
+
+  /// The values of one chain with each source: the first `of_stream` are the stream's, then the value bias; behind
+  /// `told_apart` of them the value with everything that the model recorded: what the sources do not give of it came by
+  /// earlier nodes, on longer paths.
+  void collect(const double* values, Index of_stream, Index told_apart, const Chain& chain, Index stage) {
+    double sum = 0.0;
+    for (Index s = 0; s < told_apart; ++s) {
+      collector_.add(values[s], s < of_stream ? s : kValueBias, chain);
+      sum += values[s];
+    }
+    if (longest(chain) && nodes_before(stage)) result_.longer.sum += values[told_apart] - sum;
+  }
+
+  /// The heads of `layer` in front of chains [first, first + count).
+  void prepend_heads(const Block<Real>& parents, Index first, Index count, Index layer) {
+    const Index heads = config_.n_heads, d_head = config_.d_head, d_model = config_.d_model;
+    const LayerWeights& w = model_.weights.layers[static_cast<std::size_t>(layer)];
+
+    // 1. The readouts of what the heads write, before a norm behind them, times W_O: [count, pos, head, d_head].
+    View<const Real, 2> readouts = readouts_of(parents, first, count);
+    BasicTensor<Real> behind_norm;
+    if (has_ln1_post(config_)) {
+      behind_norm = BasicTensor<Real>::uninitialised({count * rows_, d_model});
+      std::copy(readouts.data, readouts.data + readouts.size(), behind_norm.data());
+      for (Index row = 0; row < count * rows_; ++row)
+        back_through_norm(config_.norm, w.ln1_post, ln1_post_scale(config_, trace_, layer, row % rows_),
+                          behind_norm.template view<2>().row(row));
+      readouts = behind_norm.template view<2>();
+    }
+    auto z = BasicTensor<Real>::uninitialised({count * rows_, heads * d_head});
+    kernels::gemm(kernels::BasicGemmProblem<Real>{
+        .a = readouts, .b = storage_rows(w.W_O, 0, w.W_O.d_out(), scratch_O_), .c = z.template view<2>()});
+
+    // 2. From the queries to the keys: y_j = sum_i A[i, j] z_i, and each source's part: y . v.
+    const BasicTensor<Real>& values = values_[static_cast<std::size_t>(layer)];
+    const Index parts = values.dim(0), told_apart = parts - 1;
+    auto y = BasicTensor<Real>::uninitialised({heads * count, rows_, d_head});
+    std::vector<double> found(static_cast<std::size_t>(heads * count * parts));
+    const Real* pattern = trace_.at(site_name(Site::pattern, layer)).data();  // [1, head, query, key]
+    parallel_for(heads * count, [&](Index child) {
+      const Index head = child / count, parent = child % count;
+      Real* at_keys = y.data() + child * rows_ * d_head;
+      std::fill(at_keys, at_keys + rows_ * d_head, Real{0});
+      for (Index query = 0; query < rows_; ++query) {
+        const Real* read = z.data() + (parent * rows_ + query) * heads * d_head + head * d_head;
+        const Real* row = pattern + (head * length_ + query) * length_;
+        for (Index key = 0; key < rows_; ++key)
+          if (row[key] != Real{0})
+            for (Index i = 0; i < d_head; ++i) at_keys[key * d_head + i] += row[key] * read[i];
+      }
+      for (Index part = 0; part < parts; ++part)
+        found[static_cast<std::size_t>(child * parts + part)] = dot_product(
+            at_keys, values.data() + (part * config_.n_kv_heads + head / group_) * rows_ * d_head, rows_ * d_head);
+    });
+
+    // 3. Collected in a fixed order.
+    Block<Real> children{Stages::attention(layer), {}, {}};
+    for (Index child = 0; child < heads * count; ++child) {
+      Chain chain = parents.chains[static_cast<std::size_t>(first + child % count)];
+      chain.push_back(static_cast<std::int32_t>(layer * (heads + 1) + child / count));
+      collect(found.data() + child * parts, sources_at(children.front), told_apart, chain, children.front);
+      children.chains.push_back(std::move(chain));
+    }
+    if (longest(children.chains.front()) || !nodes_before(children.front)) return;
+
+    // 4. How these chains read the stream: back through W_V and ln1.
+    children.readouts = BasicTensor<Real>::uninitialised({heads * count * rows_, d_model});
+    const ConstMatrix W_V = storage_rows(w.W_V, 0, w.W_V.d_out(), scratch_V_);
+    const Index group_rows = group_ * count * rows_;
+    std::vector<kernels::BasicGemmProblem<Real>> products;
+    for (Index g = 0; g < config_.n_kv_heads; ++g)
+      products.push_back(
+          {.a = View<const Real, 2>(y.data() + g * group_rows * d_head, {group_rows, d_head}),
+           .b = W_V.rows(g * d_head, d_head),
+           .c = View<Real, 2>(children.readouts.data() + g * group_rows * d_model, {group_rows, d_model})});
+    kernels::gemm(std::span<const kernels::BasicGemmProblem<Real>>(products));
+    if (has_ln1(config_))
+      parallel_for(heads * count, [&](Index child) {
+        for (Index row = 0; row < rows_; ++row)
+          back_through_norm(config_.norm, w.ln1, ln1_scale(config_, trace_, layer, row),
+                            children.readouts.template view<2>().row(child * rows_ + row));
+      });
+    y = {};  // not held while longer chains are expanded
+    z = {};
+    expand(children);
+  }
+
+  /// How many paths there are in all, of every length.
+  double count_all(const Root<Real>& target) const {
+    // Paths into the stream: of the sources, and of the nodes that wrote by a stage.
+    double by_heads = 0.0, by_all = 0.0;
+    const auto arriving = [&](Index stage, double by_nodes) {
+      return static_cast<double>(sources_at(stage)) + by_nodes;
+    };
+    for (Index layer = 0; Stages::attention(layer) < target.stage; ++layer) {
+      by_heads = by_all + static_cast<double>(config_.n_heads) *
+                              (arriving(Stages::attention(layer), by_all) + has_value_bias(layer));
+      const double read = arriving(stages_.mlp(layer), config_.parallel ? by_all : by_heads);
+      by_all = by_heads + (linear() ? read : 0.0);
+    }
+    return arriving(target.stage, by_all) + target.norm_bias.has_value() + target.unembed_bias.has_value();
+  }
+
+  void finish(const Root<Real>& target) {
+    for (const PathOrder& order : result_.orders) {
+      result_.total += order.sum;
+      result_.longer.count -= order.count;
+    }
+    result_.longer.count += count_all(target);
+    result_.total += result_.longer.sum;
+    result_.rest_count += result_.longer.count;
+    result_.rest_sum += result_.longer.sum;
+    for (const Candidate& candidate : collector_.take()) {
+      StreamPath path{{source_name(candidate)}, static_cast<Index>(candidate.chain.size()), candidate.value};
+      for (auto node = candidate.chain.rbegin(); node != candidate.chain.rend(); ++node) {
+        const Index layer = *node / (config_.n_heads + 1), head = *node % (config_.n_heads + 1);
+        path.nodes.push_back(head == config_.n_heads ? fmt::format("m{}", layer) : fmt::format("a{}.h{}", layer, head));
+      }
+      result_.paths.push_back(std::move(path));
+    }
+    const double size = collector_.size() + std::abs(result_.longer.sum), off = std::abs(result_.total - result_.own);
+    result_.closure = size > 0.0 ? off / size : off;
+  }
+
+  std::string source_name(const Candidate& candidate) const {
+    if (candidate.source == kFinalBias) return "ln_final.b";
+    if (candidate.source == kUnembedBias) return "unembed.b";
+    if (candidate.source == kValueBias) return fmt::format("a{}.b_V", candidate.chain.back() / (config_.n_heads + 1));
+    const StreamSource& source = sources_[static_cast<std::size_t>(candidate.source)];
+    return source.node() + (linear() && source.kind == SourceKind::mlp ? ".const" : "");
+  }
+
+  static constexpr Index kValueBias = -1, kFinalBias = -2, kUnembedBias = -3;
+
+  const Model& model_;
+  const ModelConfig& config_;
+  const BasicTrace<Real>& trace_;
+  const PathOptions& options_;
+  const Stages stages_;
+  const std::vector<StreamSource> sources_;
+  const Index length_, rows_, group_;  ///< rows_: positions that can reach the target's
+  PathExpansion& result_;
+  Collector collector_;
+  std::vector<BasicTensor<Real>> values_;     ///< by layer: [part, kv head, pos, d_head]
+  std::vector<LinearMlp<Real>> mlps_;         ///< by layer, where MLPs are linear
+  std::vector<BasicTensor<Real>> constants_;  ///< [rows, d_model], what each wrote beyond its linear part
+  Tensor scratch_V_, scratch_O_;
+  Index done_ = 0;
+};
+
+}  // namespace
+
+template <class Real>
+void expand_into(PathExpansion& result, const Model& model, const BasicTrace<Real>& trace, const Root<Real>& root,
+                 const PathOptions& options) {
+  Expander<Real>(model, trace, result, options).run(root);
+}
+
+template void expand_into(PathExpansion&, const Model&, const Trace&, const Root<float>&, const PathOptions&);
+template void expand_into(PathExpansion&, const Model&, const TraceF64&, const Root<double>&, const PathOptions&);
+
+}  // namespace kirchhoff::observe
