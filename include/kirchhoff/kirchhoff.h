@@ -51,6 +51,7 @@
 #include "kirchhoff/kernels/rotary.h"
 #include "kirchhoff/kernels/softmax.h"
 #include "kirchhoff/model/config.h"
+#include "kirchhoff/model/corpus.h"
 #include "kirchhoff/model/load.h"
 #include "kirchhoff/model/model.h"
 #include "kirchhoff/model/random_model.h"
