@@ -77,11 +77,14 @@ HeadRead read_head(const Model& model, const BasicTrace<Real>& trace, Index laye
   const Index kv_head = head / (config.n_heads / config.n_kv_heads);
   const auto W_O = head_output_weights(model.weights.layers[static_cast<std::size_t>(layer)].W_O, head, config.d_head);
   std::vector<double> scratch(static_cast<std::size_t>(config.d_model));
+  const auto scores = trace.sites.find(site_name(Site::attn_scores, layer));
   for (Index key = 0; key < (config.causal ? query + 1 : length); ++key) {
     const double attention = static_cast<double>(pattern[(head * length + query) * length + key]);
     const Real* v = observe::at_position(trace, Site::v, layer, key).data() + kv_head * config.d_head;
     read.sources.push_back({key, attention, attention * length_of(v, config.d_head),
                             attention * output_length(v, W_O, config.d_head, scratch)});
+    if (scores != trace.sites.end())
+      read.sources.back().score = static_cast<double>(scores->second[(head * length + query) * length + key]);
     read.entropy += entropy_term(attention);
   }
   return read;

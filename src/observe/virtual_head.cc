@@ -38,12 +38,14 @@ TensorF64 values_readout(const Model& model, const BasicTrace<Real>& trace, Inde
   TensorF64 readout({length, config.d_head});
   for (Index query = 0; query < length; ++query) {
     if (stream[static_cast<std::size_t>(query)].empty()) continue;  // nothing reads it there
-    const std::vector<double> z = output_direction(
-        weights.W_O, attention_direction(model, trace, layer, query, stream[static_cast<std::size_t>(query)]));
+    Direction behind = stream[static_cast<std::size_t>(query)];
+    if (has_ln1_post(config))
+      back_through_norm(config.norm, weights.ln1_post, ln1_post_scale(config, trace, layer, query),
+                        std::span<double>(behind));
+    const TensorF64 z = through<Real>(weights.W_O, {&behind, 1}, head * config.d_head, config.d_head);
     for (Index key = 0; key < length; ++key)
       for (Index i = 0; i < config.d_head; ++i)
-        readout[key * config.d_head + i] +=
-            static_cast<double>(A(query, key)) * z[static_cast<std::size_t>(head * config.d_head + i)];
+        readout[key * config.d_head + i] += static_cast<double>(A(query, key)) * z[i];
   }
   return readout;
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>  // for isfinite
+
 namespace kirchhoff {
 
 Json new_result(std::string_view name) { return {{"schema", fmt::format("kirchhoff.{}", name)}, {"version", 1}}; }
@@ -90,11 +92,14 @@ Json to_json(std::span<const LensRow> rows, const TokenNames& names) {
 
 Json to_json(const HeadRead& read) {
   Json sources = Json::array();
-  for (const SourceRead& source : read.sources)
+  for (const SourceRead& source : read.sources) {
     sources.push_back({{"pos", source.pos},
                        {"attention", source.attention},
                        {"value_weighted", source.value_weighted},
                        {"output_weighted", source.output_weighted}});
+    // What a window hides has no score.
+    if (source.score) sources.back()["score"] = std::isfinite(*source.score) ? Json(*source.score) : Json();
+  }
   return {{"head", head_name(read.layer, read.head)},
           {"query", read.query_pos},
           {"entropy", read.entropy},

@@ -102,6 +102,19 @@ class Circuits(Case):
         self.assertIn("position 3", self.fails(2, "heads", gpt2, "--ids", "1,2,1,3", "--period", "2"))
         self.assertIn("--repeats", self.fails(2, "heads", gpt2, "--repeats", "1000"))
 
+    def test_attn_options_that_belong_together(self):
+        prompt = ("attn", GOLDEN / "gpt2", "--ids", "1,2,3")
+        for option, arguments in (("--scores", ["--scores"]), ("--flow", ["--flow", "--head", "0.1"]),
+                                  ("--flow", ["--flow", "--expect", "first"]), ("--threshold", ["--threshold", "0.1"]),
+                                  ("--threshold", ["--flow", "--threshold", "2"]), ("--expect", ["--exclude-first"]),
+                                  ("--expect", ["--expect", "inductive"]), ("--pos", ["--flow", "--pos", "0,1"])):
+            self.assertIn(f"'{option}'", self.fails(2, *prompt, *arguments))
+        matrix = self.directory() / "expected.json"
+        for text in ("[[1,0],[1]]", "7", "[[1,0],[0,1]]", '[["a"]]'):
+            matrix.write_text(text)
+            self.assertIn("expected pattern" if text == "[[1,0],[0,1]]" else "expected.json",
+                          self.fails(2, *prompt, "--expect", matrix))
+
 
 class Files(Case):
     def test_not_there(self):

@@ -330,6 +330,43 @@ class Others(Case):
         self.assertEqual([len(read["sources"]) for read in head["reads"]], [1, 3])
         self.assertEqual(len(self.json("attn", GOLDEN / "gpt2", "--ids", "5,6,7")["heads"]), 8)
 
+    def test_attn_scores_are_before_the_softmax(self):
+        head = self.json("attn", GOLDEN / "gpt2", "--ids", "5,6,7", "--head", "1.2", "--scores")["heads"][0]
+        for query, (row, scores) in enumerate(zip(head["pattern"], head["scores"])):
+            self.assertEqual(scores[query + 1:], [None] * (2 - query))
+            total = sum(math.exp(x) for x in scores[:query + 1])
+            for attention, score in zip(row, scores[:query + 1]):
+                self.assertAlmostEqual(attention, math.exp(score) / total, places=5)
+            self.assertAlmostEqual(head["entropies"][query], -sum(p * math.log(p) for p in row if p > 0), places=5)
+        self.assertEqual(head["reads"][0]["sources"][1]["score"], head["scores"][2][1])
+
+    def test_attn_compares_with_an_expected_pattern(self):
+        ids = ("--ids", "5,6,5,7")
+        result = self.json("attn", GOLDEN / "gpt2", *ids, "--expect", "induction")
+        self.assertEqual(result["expected"], {"pattern": "induction", "exclude_first": False, "exclude_current": False})
+        one = self.json("attn", GOLDEN / "gpt2", *ids, "--expect", "induction", "--head", "1.2")["heads"][0]
+        same = next(h for h in result["heads"] if h["head"] == "1.2")
+        self.assertEqual((same["rows"], same["overlap"]), (1, one["overlap"]))
+        self.assertAlmostEqual(one["overlap"], one["pattern"][2][1], places=6)
+        self.assertAlmostEqual(one["difference"][2][1], one["pattern"][2][1] - 1, places=6)
+        self.assertEqual(one["difference"][0], [None] * 4)
+        none = self.json("attn", GOLDEN / "gpt2", "--ids", "5,6", "--expect", "duplicate")["heads"][0]
+        self.assertEqual((none["rows"], none["overlap"], none["agreement"]), (0, None, None))
+
+    def test_attn_flow(self):
+        flow = self.json("attn", GOLDEN / "gpt2", "--ids", "5,6,7", "--flow", "--threshold", "0")
+        self.assertEqual(flow["schema"], "kirchhoff.attn.flow")
+        self.assertLessEqual(flow["closure"], 1e-5)
+        self.assertEqual(flow["nodes"][0]["pos"], 2)
+        into = {}
+        for edge in flow["edges"]:
+            into[edge["to"]] = into.get(edge["to"], 0) + edge["value"]
+            self.assertEqual(edge["kind"] == "attention", "heads" in edge)
+        for total in into.values():
+            self.assertAlmostEqual(total, 1.0, places=9)
+        self.assertTrue(all(e["value"] >= 0.2 for e in self.json("attn", GOLDEN / "gpt2", "--ids", "5,6,7", "--flow",
+                                                                 "--threshold", "0.2")["edges"]))
+
     def test_explain(self):
         result = self.json("explain", GOLDEN / "gpt2", "--ids", "5,6,7")
         for key in ("provenance", "top", "dla", "closure", "lens", "heads", "assumptions"):

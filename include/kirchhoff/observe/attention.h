@@ -1,7 +1,8 @@
 #pragma once
-#include <span>    // for span
-#include <string>  // for string
-#include <vector>  // for vector
+#include <optional>  // for optional
+#include <span>      // for span
+#include <string>    // for string
+#include <vector>    // for vector
 
 #include "kirchhoff/engine/run.h"
 #include "kirchhoff/model/model.h"
@@ -15,6 +16,8 @@ struct SourceRead {
   double attention = 0.0;        ///< A[query, pos]
   double value_weighted = 0.0;   ///< A |v|: as in the Framework paper's figures
   double output_weighted = 0.0;  ///< A |v W_O|: the length of what is written to the stream (before any post-norm)
+  std::optional<double>
+      score{};  ///< before the softmax: scaled, after a soft-cap and ALiBi; if hook_attn_scores is there
 };
 
 /// Where a head looks from one position.

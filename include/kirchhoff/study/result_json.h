@@ -46,7 +46,8 @@ Json to_json(std::span<const TokenScore> scores, const TokenNames& names);
 Json to_json(const Attribution& attribution, const TokenNames& names);
 /// [{"label", "top", "tokens", "entropy"}, ...].
 Json to_json(std::span<const LensRow> rows, const TokenNames& names);
-/// {"head", "query", "entropy", "sources": [{"pos", "attention", "value_weighted", "output_weighted"}, ...]}.
+/// {"head", "query", "entropy", "sources": [{"pos", "attention", "value_weighted", "output_weighted", "score"}, ...]};
+/// "score" where it was read.
 Json to_json(const HeadRead& read);
 /// {"head", "entropy", "previous", "current", "first", "induction"}; "induction" is null if no token repeats.
 Json to_json(const HeadHabits& habits);
