@@ -56,6 +56,14 @@ draw::Caption caption(std::string title, const WeightsSubject& subject, std::vec
   return {.title = std::move(title), .header = {model_text(subject.opened, subject.model)}, .notes = std::move(notes)};
 }
 
+draw::Caption caption(std::string title, const CorpusSubject& subject, std::vector<std::string> notes) {
+  const TokenCorpus& corpus = subject.corpus;
+  return {.title = std::move(title),
+          .header = {model_text(subject.opened, subject.model),
+                     fmt::format("{}: {} tokens in {} windows", corpus.path, corpus.tokens, corpus.windows.size())},
+          .notes = std::move(notes)};
+}
+
 draw::Figure pattern_figure(draw::Caption caption, const Subject& subject,
                             std::span<const std::pair<std::string, ConstMatrix>> patterns) {
   draw::Heatmap map{.row_axis = "query", .column_axis = "key", .value_name = "attention", .full = 1.0};
@@ -149,6 +157,32 @@ draw::Figure positions_figure(draw::Caption caption, const Subject& subject,
     map.panels.push_back(std::move(panel));
   }
   return {std::move(caption), std::move(map)};
+}
+
+draw::Figure terms_figure(draw::Caption caption, const TermImportance& terms) {
+  draw::Bars bars{.value_axis = "nats by which the loss is lowered, ± 2 standard errors"};
+  const auto add = [&bars](std::string name, const MeanLoss& loss) {
+    bars.bars.push_back({std::move(name), loss.value, loss.value - 2.0 * loss.error, loss.value + 2.0 * loss.error});
+  };
+  // Orders behind the last one that a reader could see are one bar.
+  constexpr double kVisible = 1e-3;
+  std::size_t shown = terms.orders.size();
+  while (shown > 2 && std::abs(terms.orders[shown - 1].marginal.value) < kVisible) --shown;
+  for (std::size_t i = 0; i < shown; ++i) {
+    const TermOrder& order = terms.orders[i];
+    add(order.order == 0 ? "direct path" : fmt::format("order {} ({:.3g} terms)", order.order, order.terms),
+        order.marginal);
+  }
+  const double rest = terms.orders[shown - 1].loss.value - terms.full.value;
+  if (shown < terms.orders.size() || terms.longer.terms > 0.0) bars.bars.push_back({"all longer ones", rest});
+  for (const auto* splits : {&terms.layers, &terms.heads})
+    for (const TermSplit& split : *splits) {
+      add(fmt::format("{} alone", split.node), split.alone);
+      add(fmt::format("{} on top", split.node), split.added);
+    }
+  caption.notes.push_back(fmt::format("uniform guess {:.4f}, model {:.4f} nats; closure {:.1e}", terms.uniform,
+                                      terms.full.value, terms.closure));
+  return {std::move(caption), std::move(bars)};
 }
 
 draw::Figure head_grid_figure(draw::Caption caption, const ModelConfig& config, std::vector<HeadGrid> grids,

@@ -5,8 +5,10 @@
 #include <utility>  // for pair
 #include <vector>   // for vector
 
+#include "corpus_subject.h"
 #include "kirchhoff/draw/figure.h"
 #include "kirchhoff/observe/lens.h"
+#include "kirchhoff/observe/term_importance.h"
 #include "kirchhoff/tensor/view.h"
 #include "kirchhoff/weights/composition.h"
 #include "patch_view.h"
@@ -19,6 +21,7 @@ namespace kirchhoff::cli {
 draw::Caption caption(std::string title, const Subject& subject, const std::string& metric = {},
                       std::vector<std::string> notes = {});
 draw::Caption caption(std::string title, const WeightsSubject& subject, std::vector<std::string> notes = {});
+draw::Caption caption(std::string title, const CorpusSubject& subject, std::vector<std::string> notes = {});
 
 /// Patterns [query, key] of heads over the prompt's tokens, a panel each; what a causal query cannot see is hatched.
 draw::Figure pattern_figure(draw::Caption caption, const Subject& subject,
@@ -36,6 +39,9 @@ draw::Figure parts_figure(draw::Caption caption, const Attribution& attribution,
 
 /// What attention and MLPs of each layer add to the logit explained at each position.
 draw::Figure positions_figure(draw::Caption caption, const Subject& subject, std::span<const Attribution> attributions);
+
+/// What each order of the path expansion lowers the loss by, and what its splits do.
+draw::Figure terms_figure(draw::Caption caption, const TermImportance& terms);
 
 /// A number for each head, [layer, head], a panel each; `full` as in Heatmap.
 struct HeadGrid {

@@ -50,14 +50,13 @@ void ResultOutput::declare(Command& command, Picture picture) {
   json.declare(command);
 }
 
-bool ResultOutput::wanted() const {
+void ResultOutput::validate() const {
   check(!(csv && json.wanted()), ErrorCode::usage, "options '--csv' and '--json' were both given");
-  if (!path) return csv || json.wanted();
+  if (!path) return;
   const std::string extension = ending(*path);
   const bool data = extension == ".json" || extension == ".csv" || extension == ".npz";
   check(data || (pictured && picture_format(*path)), ErrorCode::usage, "option '--output': '{}' ends in none of {}",
         *path, pictured ? ".svg, .png, .json, .csv, .npz" : ".json, .csv, .npz");
-  return true;
 }
 
 void ResultOutput::write(Session& session, const Json& result, const std::function<draw::Figure()>& figure) const {

@@ -22,9 +22,12 @@ struct ResultOutput {
 
   enum class Picture : std::uint8_t { none, drawn };
   void declare(Command& command, Picture picture);
-  /// Whether the result is wanted as data or picture. Error{usage} for --json with --csv and for a FILE whose ending
-  /// says no such format: to be called before the work.
-  bool wanted() const;
+  /// Error{usage} for --json with --csv and for a FILE whose ending says no such format: to be called before the work.
+  void validate() const;
+  /// Whether the result is wanted as data or picture.
+  bool wanted() const { return path || csv || json.wanted(); }
+  /// Whether a picture is.
+  bool drawn() const { return path && picture_format(*path); }
   /// Whether stdout is for people: neither --json nor --csv.
   bool screen() const { return !json.wanted() && !csv; }
 

@@ -8,12 +8,13 @@
 #include "attribution_view.h"
 #include "commands.h"
 #include "expected_pattern_option.h"
+#include "figures.h"
 #include "flow_view.h"
 #include "heat_grid.h"
-#include "json_option.h"
 #include "kirchhoff/engine/sites.h"
 #include "kirchhoff/study/flow_json.h"
 #include "progress_printer.h"
+#include "result_output.h"
 #include "selectors.h"
 #include "subject.h"
 #include "table.h"
@@ -25,7 +26,7 @@ namespace {
 struct AttnCommand {
   ModelOptions model;
   PromptOptions prompt;
-  JsonOption json;
+  ResultOutput output;
   ExpectedPatternOption expect;
   std::optional<std::string> heads;
   std::string pos = "-1";
@@ -155,14 +156,12 @@ void attn_summary(Session& session, const Subject& subject, const AttnCommand& o
     const TensorF64 expected = options.expect.matrix(subject.prompt.ids);
     matches = all_matches(subject, trace, expected.view<2>(), options.expect.excluded);
   }
-  if (options.json.wanted()) {
-    result["heads"] = Json::array();
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      result["heads"].push_back(to_json(all[i]));
-      if (!matches.empty()) result["heads"].back().update(to_json(matches[i]));
-    }
-    return;
+  result["heads"] = Json::array();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    result["heads"].push_back(to_json(all[i]));
+    if (!matches.empty()) result["heads"].back().update(to_json(matches[i]));
   }
+  if (!options.output.screen()) return;
   if (!matches.empty())
     return session.out.write(matches_table(session, all, matches, *options.expect.what, options.top));
   session.out.write(fmt::format("\n{}\n", session.out.paint(Style::title, "What heads look at")));
@@ -174,11 +173,11 @@ void attn_head(Session& session, const Subject& subject, const AttnCommand& opti
                Index head, Json& result) {
   const ConstMatrix pattern = pattern_of(trace, layer, head);
   const std::vector<double> entropies = pattern_entropies(pattern);
-  const bool json = options.json.wanted();
+  const bool screen = options.output.screen();
   Json one = {{"head", head_name(layer, head)}, {"pattern", matrix_json(pattern)}, {"entropies", entropies}};
   if (options.scores)
     one["scores"] = matrix_json(trace.at(site_name(Site::attn_scores, layer)).view<4>().at(0).at(head));
-  if (!json) {
+  if (screen) {
     session.out.write(
         fmt::format("\n{}\n", session.out.paint(Style::title, fmt::format("Head {}", head_name(layer, head)))));
     session.out.write(pattern_grid(session, subject, pattern));
@@ -188,7 +187,7 @@ void attn_head(Session& session, const Subject& subject, const AttnCommand& opti
   for (const Index pos : parse_positions(options.pos, subject.length())) {
     const HeadRead read = read_head(subject.model, trace, layer, head, pos);
     one["reads"].push_back(to_json(read));
-    if (json) continue;
+    if (!screen) continue;
     session.out.write(fmt::format("  from {}, entropy {:.2f}:\n", subject.shown_at(pos), read.entropy));
     session.out.write(sources_table(session, subject, read, options.top));
   }
@@ -198,13 +197,13 @@ void attn_head(Session& session, const Subject& subject, const AttnCommand& opti
     const TensorF64 difference = pattern_difference(pattern, expected.view<2>());
     one.update(to_json(match));
     one["difference"] = matrix_json(difference.view<2>());
-    if (!json) {
+    if (screen) {
       session.out.write(fmt::format("  less the pattern '{}': overlap {:.3f}, agreement {:+.3f}, over {} positions\n",
                                     *options.expect.what, match.overlap, match.agreement, match.rows));
       session.out.write(grid_of(session, subject, difference.view<2>()));
     }
   }
-  if (json) result["heads"].push_back(std::move(one));
+  result["heads"].push_back(std::move(one));
 }
 
 void attn_flow(Session& session, const Subject& subject, const AttnCommand& options, const Trace& trace, Json& result) {
@@ -213,16 +212,39 @@ void attn_flow(Session& session, const Subject& subject, const AttnCommand& opti
   ProgressPrinter printer(session.err, session.quiet);
   flow_options.progress = printer.callback();
   const InformationFlow flow = information_flow(subject.model, trace, flow_options);
-  if (options.json.wanted())
-    result.update(to_json(flow));
-  else
-    session.out.write(flow_section(session, subject, flow));
+  result.update(to_json(flow));
+  if (options.output.screen()) session.out.write(flow_section(session, subject, flow));
+}
+
+/// The patterns of the heads asked for, or what all heads look at.
+draw::Figure attn_figure(const Subject& subject, const Trace& trace,
+                         const std::vector<std::pair<Index, Index>>& heads) {
+  if (!heads.empty()) {
+    std::vector<std::pair<std::string, ConstMatrix>> patterns;
+    for (const auto& [layer, head] : heads)
+      patterns.emplace_back(fmt::format("head {}", head_name(layer, head)), pattern_of(trace, layer, head));
+    return pattern_figure(caption("Attention", subject, "", {"hatched: what a query cannot see"}), subject, patterns);
+  }
+  const std::vector<HeadHabits> all = all_habits(subject, trace);
+  const auto grid = [&all](const std::string& title, double HeadHabits::*habit) {
+    HeadGrid values{.title = title, .values = {}};
+    for (const HeadHabits& habits : all) values.values.push_back(habits.*habit);
+    return values;
+  };
+  std::vector<HeadGrid> grids = {grid("previous token", &HeadHabits::previous),
+                                 grid("same position", &HeadHabits::current),
+                                 grid("first position", &HeadHabits::first)};
+  if (all.front().induction >= 0.0) grids.push_back(grid("induction", &HeadHabits::induction));
+  return head_grid_figure(caption("What heads look at", subject, "", {"means over the queries of this prompt"}),
+                          subject.model.config, std::move(grids), "attention", false, 1.0);
 }
 
 void check_attn_options(const AttnCommand& options) {
   const auto refuse = [](bool wrong, const char* option, const char* why) {
     check(!wrong, ErrorCode::usage, "option '{}': {}", option, why);
   };
+  options.output.validate();
+  refuse(options.flow && options.output.drawn(), "--flow", "it has no picture: '-o' takes .json, .csv or .npz here");
   refuse(options.scores && !options.heads, "--scores", "they are a head's: give '--head L.H'");
   refuse(options.flow && options.heads.has_value(), "--flow", "it follows all heads: leave '--head' out");
   refuse(options.flow && options.expect.wanted(), "--flow", "it compares with no pattern: leave '--expect' out");
@@ -258,20 +280,16 @@ int attn_command(Session& session, const Command& command, const AttnCommand& op
   if (options.expect.wanted()) options.expect.matrix(subject.prompt.ids);
   const Trace trace = run_subject(session, subject, sites_for(options, config, heads), LogitPositions::none);
 
-  const bool json = options.json.wanted();
-  Json result = json ? new_result(options.flow ? "attn.flow" : "attn", session, subject) : Json();
-  if (!json) session.out.write(header(session, subject));
-  if (json && options.expect.wanted()) result["expected"] = options.expect.json();
+  Json result = new_result(options.flow ? "attn.flow" : "attn", session, subject);
+  if (options.output.screen()) session.out.write(header(session, subject));
+  if (options.expect.wanted()) result["expected"] = options.expect.json();
   if (options.flow)
     attn_flow(session, subject, options, trace, result);
   else if (heads.empty())
     attn_summary(session, subject, options, trace, result);
   for (const auto& [layer, head] : heads) attn_head(session, subject, options, trace, layer, head, result);
-  if (json) {
-    options.json.print(session, result);
-    return 0;
-  }
-  if (options.flow) return 0;
+  options.output.write(session, result, [&] { return attn_figure(subject, trace, heads); });
+  if (options.flow || !options.output.screen()) return 0;
   session.out.write("\n");
   session.out.write(note(session.out, "attention says where a head looks, not what it does"));
   if (options.expect.wanted())
@@ -301,7 +319,7 @@ void add_attn(Command& root, Session& session) {
                "information flow: what the last layer's state at --pos is made of, by position");
   command.option("--threshold", "SHARE", options->threshold,
                  "of --flow: follow shares of at least this (default 0.04)");
-  options->json.declare(command);
+  options->output.declare(command, ResultOutput::Picture::drawn);
   command.on_run([&session, &command, options] { return attn_command(session, command, *options); });
 }
 

@@ -33,8 +33,8 @@ void check_options(const CircuitCommand& options, CircuitKind kind) {
   if (options.full)
     check(std::filesystem::path(*options.output.path).extension() == ".npz", ErrorCode::usage,
           "option '--output': '{}' does not end in .npz", *options.output.path);
-  const bool drawn = options.output.wanted() && options.output.path && picture_format(*options.output.path);
-  check(!drawn || !options.head || options.eigen, ErrorCode::usage,
+  options.output.validate();
+  check(!options.output.drawn() || !options.head || options.eigen, ErrorCode::usage,
         "option '--output': a picture shows eigenvalues, with '--eigen', or all heads, without '--head'");
   const bool about_one =
       options.token || options.token_id || options.diagonal || options.full || options.through || options.singular > 0;

@@ -157,6 +157,7 @@ void write_details(Session& session, const DlaStudy& study) {
 }
 
 int dla_command(Session& session, const Command& command, const DlaCommand& options) {
+  options.output.validate();
   check(options.top >= 0, ErrorCode::usage, "option '--top': {} is not a number of parts", options.top);
   const Subject subject = open_subject(session, command, options.model, options.prompt);
   const ModelConfig& config = subject.model.config;

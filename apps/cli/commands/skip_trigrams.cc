@@ -171,6 +171,7 @@ int bigrams_command(Session& session, const TrigramsCommand& options) {
 }
 
 int skip_trigrams_command(Session& session, const TrigramsCommand& options) {
+  options.output.validate();
   check(options.top >= 1, ErrorCode::usage, "option '--top': {} is less than 1", options.top);
   check(options.tokens >= 1, ErrorCode::usage, "option '--per-source': {} is less than 1", options.tokens);
   check(options.by == "both" || options.by == "attention" || options.by == "output", ErrorCode::usage,

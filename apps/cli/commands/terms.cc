@@ -4,10 +4,11 @@
 #include "attribution_view.h"
 #include "commands.h"
 #include "corpus_subject.h"
-#include "json_option.h"
+#include "figures.h"
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/study/term_json.h"
 #include "progress_printer.h"
+#include "result_output.h"
 #include "selectors.h"
 #include "subject.h"
 #include "table.h"
@@ -18,7 +19,7 @@ namespace {
 struct TermsCommand {
   ModelOptions model;
   CorpusCommandOptions text;
-  JsonOption json;
+  ResultOutput output;
   std::string norms = "frozen";
   std::optional<Index> order;
   bool layers = false;
@@ -80,6 +81,7 @@ std::string splits_table(const Session& session, const TermImportance& terms, co
 int terms_command(Session& session, const TermsCommand& options) {
   check(!options.order || *options.order >= 0, ErrorCode::usage, "option '--order': {} is not a number of heads",
         options.order.value_or(0));
+  options.output.validate();
   const CorpusSubject subject = open_corpus_subject(session, options.model, options.text);
   const ModelConfig& config = subject.model.config;
   TermOptions measuring;
@@ -94,12 +96,13 @@ int terms_command(Session& session, const TermsCommand& options) {
   }();
 
   const std::vector<std::string> assumptions = term_assumptions(config, terms);
-  if (options.json.wanted()) {
+  if (options.output.wanted()) {
     Json result = new_result("terms", session, subject);
     result.update(to_json(terms));
     result["assumptions"] = assumptions;
-    options.json.print(session, result);
-    return 0;
+    options.output.write(session, result,
+                         [&] { return terms_figure(caption("Term importance", subject, assumptions), terms); });
+    if (!options.output.screen()) return 0;
   }
   session.out.write(header(session, subject));
   session.out.write(
@@ -138,7 +141,7 @@ void add_terms(Command& root, Session& session) {
   command.option("--order", "K", options->order, "tell orders up to K apart (default: all)");
   command.flag("--layers", options->layers, "also split order 1 over layers");
   command.option("--heads", "L.H,..", options->heads, "and over these heads, e.g. 0.3,L5.* or '*.*'");
-  options->json.declare(command);
+  options->output.declare(command, ResultOutput::Picture::drawn);
   command.on_run([&session, options] { return terms_command(session, *options); });
 }
 
