@@ -67,6 +67,7 @@
 #include "kirchhoff/observe/virtual_head.h"
 #include "kirchhoff/study/circuit_json.h"
 #include "kirchhoff/study/head_roles.h"
+#include "kirchhoff/study/party_json.h"
 #include "kirchhoff/study/patch_json.h"
 #include "kirchhoff/study/path_json.h"
 #include "kirchhoff/study/provenance.h"

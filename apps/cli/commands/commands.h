@@ -21,6 +21,7 @@ void add_ov(Command& root, Session& session);
 void add_qk(Command& root, Session& session);
 void add_compose(Command& root, Session& session);
 void add_skip_trigrams(Command& root, Session& session);
+void add_virtual(Command& root, Session& session);
 void add_bench(Command& root, Session& session);
 void add_doctor(Command& root, Session& session);
 void add_help(Command& root, Session& session);
