@@ -113,6 +113,26 @@ HeadChain parse_head_chain(const std::string& text, const ModelConfig& config, c
   return chains.front();
 }
 
+std::vector<Party> parse_parties(const std::string& text, const ModelConfig& config) {
+  std::vector<Party> parties;
+  for (const std::string& part : split_list(text)) {
+    if (part == "embed")
+      parties.push_back({.kind = PartyKind::embed});
+    else if (part == "pos")
+      parties.push_back({.kind = PartyKind::pos});
+    else if (part == "unembed")
+      parties.push_back({.kind = PartyKind::unembed});
+    else if (part.starts_with('m'))
+      for (const Index layer : parse_star(part.substr(1), config.n_layers, "layer"))
+        parties.push_back({.kind = PartyKind::mlp, .layer = layer});
+    else
+      for (HeadChain& chain : parse_head_chains(part, config.n_layers, config.n_heads))
+        parties.push_back({.kind = PartyKind::head, .layer = chain.last_layer(), .chain = std::move(chain)});
+  }
+  check(!parties.empty(), ErrorCode::usage, "'{}' selects nothing that writes into the stream or reads from it", text);
+  return parties;
+}
+
 void TargetOptions::declare(Command& command) {
   command.option("--target", "TEXT", target, "the token to explain, e.g. ' Mary' (default: the top prediction)");
   command.option("--foil", "TEXT", foil, "explain the difference to this token's logit");

@@ -6,7 +6,7 @@
 
 #include "command_line.h"
 #include "kirchhoff/observe/attribution.h"
-#include "kirchhoff/weights/head_chain.h"
+#include "kirchhoff/weights/parties.h"
 #include "opened_model.h"
 
 namespace kirchhoff::cli {
@@ -24,6 +24,9 @@ std::vector<std::pair<Index, Index>> parse_heads(const std::string& text, Index 
 std::vector<HeadChain> parse_head_chains(const std::string& text, Index n_layers, Index n_heads);
 /// Exactly one of these. Error{usage} naming the option.
 HeadChain parse_head_chain(const std::string& text, const ModelConfig& config, const char* option);
+
+/// Heads and virtual heads as above, "embed", "pos", "unembed", "m3", "m*": what writes into the stream or reads it.
+std::vector<Party> parse_parties(const std::string& text, const ModelConfig& config);
 
 /// Which logit, or which difference of two.
 struct TargetOptions {

@@ -1,8 +1,9 @@
 #include "kirchhoff/weights/parties.h"
 
-#include <algorithm>  // for any_of, max
+#include <algorithm>  // for any_of, max, sort, transform
 #include <cmath>      // for sqrt
 #include <limits>     // for numeric_limits
+#include <tuple>      // for tie
 #include <utility>    // for move
 
 #include "kirchhoff/kernels/gemm.h"
@@ -15,7 +16,7 @@ namespace {
 /// What decides a score: W^T W or R R^T, [d_model, d_model], or for heads a factor T [d_head, d_model] with
 /// T^T T = that, both in float; its trace and the sum of its squares in double.
 struct PartySide {
-  Tensor gram, factor;
+  Tensor gram = {}, factor = {};
   double trace = 0.0, squares = 0.0;
   bool is_head() const { return factor.size() > 0; }
 };
@@ -218,39 +219,53 @@ PartyComposition party_composition(const Model& model, const PartyOptions& optio
   for (const Party& party : to) stream_rows::check_party(config, party, false);
   PartyComposition result;
   result.baseline = 1.0 / std::sqrt(static_cast<double>(config.d_model));
-  const auto total = static_cast<Index>(from.size() + to.size());
-  Index done = 0;
-
-  // Sides are kept where more than one partner asks for them; heads' only where virtual heads are among the parties.
+  // What is no head is kept; heads pass by one after the other, kept only where virtual heads are to meet them.
   const auto is_virtual = [](const Party& party) { return party.kind == PartyKind::head && party.chain.is_virtual(); };
-  const bool head_pairs =
+  const bool keep_heads =
       std::any_of(from.begin(), from.end(), is_virtual) || std::any_of(to.begin(), to.end(), is_virtual);
-  struct Kept {
-    const Party* party;
-    PartySide side;
+  const auto passes = [keep_heads](const Party& party) { return party.kind == PartyKind::head && !keep_heads; };
+  const Index total = 2 * static_cast<Index>(from.size() + to.size());
+  Index done = 0;
+  const auto step = [&] { report(options.progress, "parties", done++, total); };
+  std::vector<PartySide> written(from.size());
+  std::vector<std::vector<PartySide>> read(to.size());
+  for (std::size_t w = 0; w < from.size(); ++w) {
+    step();
+    if (!passes(from[w])) written[w] = written_side(model, from[w], options.form);
+  }
+  for (std::size_t r = 0; r < to.size(); ++r) {
+    step();
+    if (!passes(to[r])) read[r] = read_sides(model, to[r], options.form);
+  }
+  struct Placed {
+    std::size_t reader, input, writer;
+    PartyScore score;
   };
-  std::vector<Kept> written;
-  std::vector<const Party*> writing_heads;
-  for (const Party& party : from) {
-    report(options.progress, "parties", done++, total);
-    if (party.kind == PartyKind::head && !head_pairs)
-      writing_heads.push_back(&party);
-    else
-      written.push_back({&party, written_side(model, party, options.form)});
+  std::vector<Placed> scores;
+  const auto meet = [&](std::size_t w, const PartySide& writes, std::size_t r, const std::vector<PartySide>& reads) {
+    const std::vector<StreamInput> inputs = inputs_of(config, to[r]);
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (sees(config, from[w], to[r], inputs[i]) && !single_heads(from[w], to[r]))
+        scores.push_back({r, i, w, score_between(from[w], writes, to[r], inputs[i], reads[i], config.d_model)});
+  };
+  for (std::size_t w = 0; w < from.size(); ++w) {
+    step();
+    const PartySide passing = passes(from[w]) ? written_side(model, from[w], options.form) : PartySide{};
+    const PartySide& writes = passes(from[w]) ? passing : written[w];
+    for (std::size_t r = 0; r < to.size(); ++r)
+      if (!passes(to[r])) meet(w, writes, r, read[r]);
   }
-  for (const Party& party : to) {
-    report(options.progress, "parties", done++, total);
-    const std::vector<StreamInput> inputs = inputs_of(config, party);
-    const std::vector<PartySide> sides = read_sides(model, party, options.form);
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      const auto add = [&](const Party& writer, const auto& side) {
-        if (sees(config, writer, party, inputs[i]) && !single_heads(writer, party))
-          result.scores.push_back(score_between(writer, side(), party, inputs[i], sides[i], config.d_model));
-      };
-      for (const Kept& kept : written) add(*kept.party, [&]() -> const PartySide& { return kept.side; });
-      for (const Party* head : writing_heads) add(*head, [&] { return written_side(model, *head, options.form); });
-    }
+  for (std::size_t r = 0; r < to.size(); ++r) {
+    step();
+    if (!passes(to[r])) continue;
+    const std::vector<PartySide> reads = read_sides(model, to[r], options.form);
+    for (std::size_t w = 0; w < from.size(); ++w)
+      if (!passes(from[w])) meet(w, written[w], r, reads);
   }
+  std::sort(scores.begin(), scores.end(), [](const Placed& a, const Placed& b) {
+    return std::tie(a.reader, a.input, a.writer) < std::tie(b.reader, b.input, b.writer);
+  });
+  for (Placed& placed : scores) result.scores.push_back(std::move(placed.score));
   report(options.progress, "parties", total, total);
   check(!result.scores.empty(), ErrorCode::usage,
         "no pair is left: of these parties none reads what another one writes (pairs of heads are composition's)");

@@ -187,5 +187,64 @@ class SkipTrigrams(Case):
         self.assertIn("no circuit of positions", self.fails(2, "qk", GOLDEN / "llama-gqa", "--head", "0.1", "--key", "position"))
 
 
+class Virtual(Case):
+    def test_one_pair_is_the_score_of_compose(self):
+        pairs = {(p["from"], p["to"]): p for p in self.json("compose", TL)["pairs"]}
+        result = self.json("virtual", TL, "--from", "0.1", "--to", "2.3", "--directions", "2", "--top", "3")
+        self.assertEqual([w["input"] for w in result["weights"]], ["q", "k", "v"])
+        for weights in result["weights"]:
+            self.assertAlmostEqual(weights["score"], pairs["a0.h1", "a2.h3"][weights["input"]], places=5)
+            singular = result["singular_values"][weights["input"]]
+            self.assertAlmostEqual(sum(s * s for s in singular), weights["norm"] ** 2, delta=1e-4 * weights["norm"] ** 2)
+            self.assertAlmostEqual(weights["norm"], weights["score"] * weights["from_norm"] * weights["to_norm"], delta=1e-5 * weights["norm"])
+        self.assertEqual(len(result["directions"]), 3 * 2 * 4 * 3)
+
+    def test_neurons_and_tokens(self):
+        result = self.json("virtual", TL, "--from", "m0", "--to", "unembed", "--directions", "1", "--top", "2")
+        weights = result["weights"][0]
+        self.assertEqual((weights["from_axis"], weights["to_axis"], weights["columns"]), ("neuron", "out", 53))
+        self.assertIn("neuron", result["directions"][0]["label"])
+        self.assertIn("id", result["directions"][-1]["label"])
+
+    def test_compose_with_other_parties(self):
+        result = self.json("compose", TL, "--parties", "all")
+        self.assertEqual(len(result["pairs"]), 3 * 16)
+        scores = {(p["from"], p["to"], p["input"]): p for p in result["parties"]}
+        self.assertEqual(len(scores), len(result["parties"]))
+        # embed, pos: 12 heads by 3, 3 MLPs, unembed; heads to MLPs and unembed; MLPs to heads, MLPs, unembed
+        self.assertEqual(len(scores), 2 * (36 + 3 + 1) + (4 * 3 + 4 * 2 + 4 * 1 + 12) + (24 + 12 + 3 + 3))
+        one = self.json("virtual", TL, "--from", "m0", "--to", "1.2", "--input", "k", "--directions", "0")["weights"][0]
+        self.assertAlmostEqual(scores["m0", "a1.h2", "k"]["score"], one["score"], places=5)
+        self.assertAlmostEqual(scores["m0", "a1.h2", "k"]["chance_sd"], one["chance_sd"], places=5)
+        chosen = self.json("compose", TL, "--from", "embed,2.1*0.3", "--to", "unembed")
+        self.assertEqual([p["from"] for p in chosen["parties"]], ["embed", "a2.h1*a0.h3"])
+        self.assertNotIn("parties", self.json("compose", TL))
+
+    def test_bandwidth(self):
+        result = self.json("virtual", TL, "--top", "3")
+        self.assertEqual(result["schema"], "kirchhoff.bandwidth")
+        cosines = [n["cosine"] for n in result["neurons"]]
+        self.assertEqual((len(cosines), cosines), (3, sorted(cosines)))
+        self.assertEqual(len(result["layers"]), 3)
+        self.assertEqual(sum(result["dimensions"].values()), len(result["joint"]))
+
+    def test_a_virtual_head_on_a_prompt_is_its_paths(self):
+        folder = GOLDEN / "tl-attn-only-none-standard"
+        prompt = ("--ids", "3,1,4,1", "--target-id", "5")
+        paths = self.json("paths", folder, *prompt, "--top", "100000")["paths"]
+        result = self.json("virtual", folder, *prompt, "--head", "1.2*0.1")
+        self.assertEqual(result["head"], "a1.h2*a0.h1")
+        want = sum(p["value"] for p in paths if p["path"][-2:] == ["a0.h1", "a1.h2"])
+        self.assertAlmostEqual(result["sum"], want, places=5)
+        self.assertAlmostEqual(sum(s["value"] for s in result["sources"]), result["sum"], places=9)
+        self.assertEqual([s["pattern"] for s in result["sources"]], result["pattern"][-1])
+
+    def test_what_is_wrong(self):
+        for arguments in (("--from", "0.1"), ("--from", "0.*", "--to", "1.1"), ("--from", "1.1", "--to", "1.2"),
+                          ("--from", "unembed", "--to", "1.1"), ("--from", "0.1", "--to", "1.1", "--input", "in"),
+                          ("--head", "1.1*0.1"), ("--ids", "1,2"), ("--from", "m9", "--to", "unembed")):
+            self.fails(2, "virtual", TL, *arguments)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -60,8 +60,9 @@ double slow_spearman(const std::vector<double>& a, const std::vector<double>& b)
 
 class BigramsOf : public test::EveryFamily {};
 
-// The direct path is the model without its layers: a copy of the model with none, run on one token. By that model's own
-// logits: correlations, losses, the largest outs.
+// framework-math 22.8: the final norm's bias goes through the unfolded W_U, its gain is in T. The direct path is the
+// model without its layers: a copy of the model with none, run on one token. By that model's own logits: correlations,
+// losses, the largest outs.
 TEST_P(BigramsOf, AreComparedWithTheModelWithoutLayers) {
   if (config().positions == Positions::learned) GTEST_SKIP() << "positions are added to what the final norm sees";
   Model m = model();

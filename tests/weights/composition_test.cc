@@ -35,7 +35,7 @@ TEST(Composition, IsTheGoldenOne) {
 }
 
 // All three against the d_model x d_model products, on heads without any symmetry; the swapped and the reversed ones
-// are others.
+// are others (framework-math 22.2, 22.3).
 TEST(Composition, OfDenseMatrices) {
   const HeadMatrices first = test::random_head(0, 3, 13, 1), second = test::random_head(1, 3, 13, 30);
   const TensorF64 ov1 = first.ov().dense(), qk2 = second.qk().dense(), ov2 = second.ov().dense();
@@ -75,9 +75,9 @@ TensorF64 orthonormal(Index d_head, Index d_model, std::uint64_t seed) {
   return transposed_copy(dense::qr(test::random_matrix(d_model, d_head, seed).view<2>()).q);
 }
 
-// The erratum's oracle: keys read exactly what the first head writes, queries an unrelated subspace. True K-composition
-// is 1 / sqrt(h); the cyclic shift says chance. With queries that read where the values came from, both say 1 /
-// sqrt(h).
+// framework-math 22.4, the erratum's oracle: keys read exactly what the first head writes, queries an unrelated
+// subspace. True K-composition is 1 / sqrt(h); the cyclic shift says chance. With queries that read where the values
+// came from, both say 1 / sqrt(h).
 TEST(Composition, TheErratumsOracle) {
   const Index d = 768, h = 64;
   HeadMatrices first = test::random_head(0, h, d, 1), second = test::random_head(1, h, d, 50);
@@ -95,7 +95,7 @@ TEST(Composition, TheErratumsOracle) {
   EXPECT_NEAR(*pair.induction_match, 0.125, 1e-12);
 }
 
-// By chance: 1 / sqrt(d_model), whatever the rank, and not that of d_head x d_head matrices.
+// framework-math 22.5. By chance: 1 / sqrt(d_model), whatever the rank, and not that of d_head x d_head matrices.
 TEST(Composition, BaselineCeilingAndTheirSpread) {
   ModelConfig config = shape_of("gpt2-small");
   config.n_layers = 2;
@@ -121,8 +121,8 @@ TEST(Composition, BaselineCeilingAndTheirSpread) {
   EXPECT_TRUE(below) << "differences below the baseline are kept";
 }
 
-// W_V and W_O (W_Q and W_K) are known up to an invertible matrix between them: scores, matrices and spectra do not see
-// it.
+// framework-math 22.22. W_V and W_O (W_Q and W_K) are known up to an invertible matrix between them: scores, matrices
+// and spectra do not see it.
 TEST(Composition, RefactoringAHeadChangesNothing) {
   const Index h = 3;
   const TensorF64 values = [] {

@@ -34,7 +34,7 @@ TEST(HeadMatrices, FoldedWeightsAreTheGoldenOnes) {
   }
 }
 
-// Scale, then centre. The other order is another matrix.
+// Scale, then centre. The other order is another matrix (framework-math 22.8).
 TEST(HeadMatrices, CentringBeforeScalingWouldBeWrong) {
   const Model model = load_model(test::golden("tl-ln-mlp"));
   const HeadMatrices own = head_matrices(model, 1, 2), raw = head_matrices(model, 1, 2, {.raw = true});
@@ -58,7 +58,7 @@ TEST(HeadMatrices, CentringBeforeScalingWouldBeWrong) {
 }
 
 // Row vectors: W_QK[i, j] = sum_h W_Q[i, h] W_K[j, h], W_OV[i, j] = sum_h W_V[i, h] W_O[h, j]. Changing to columns
-// leaves the first as it is and transposes the second.
+// leaves the first as it is and transposes the second (framework-math 22.1).
 TEST(HeadMatrices, Conventions) {
   const Model model = load_model(test::golden("tl-attn-only-none-standard"));
   const LayerWeights& weights = model.weights.layers[1];
@@ -96,8 +96,8 @@ TEST(HeadMatrices, SharedKeysAndValuesBelongToTheGroup) {
 
 class RotaryCircuit : public test::EveryFamily {};
 
-// W_QK(D) = sum_f cos(D theta_f) C_f + sin(D theta_f) S_f + the dimensions that do not turn, in both layouts of the
-// pairs.
+// framework-math 22.23. W_QK(D) = sum_f cos(D theta_f) C_f + sin(D theta_f) S_f + the dimensions that do not turn, in
+// both layouts of the pairs.
 TEST_P(RotaryCircuit, IsASumOverPlanes) {
   if (config().positions != Positions::rotary) GTEST_SKIP() << "no rotation";
   const Model m = model();

@@ -11,8 +11,8 @@ namespace {
 using test::relative_error;
 using Complex = std::complex<double>;
 
-// The modulus in the denominator, zeros without weight, and eigenvalues, not singular values: a rotation by a right
-// angle has singular values 1, 1 and positivity 0.
+// framework-math 22.6. The modulus in the denominator, zeros without weight, and eigenvalues, not singular values: a
+// rotation by a right angle has singular values 1, 1 and positivity 0.
 TEST(Positivity, ByHand) {
   const auto of = [](std::vector<Complex> values) { return positivity(values); };
   EXPECT_DOUBLE_EQ(of({2.0, 3.0, 0.0, 0.0}), 1.0);

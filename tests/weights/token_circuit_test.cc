@@ -28,8 +28,8 @@ TEST(TokenCircuit, RawCircuitsAreTheGoldenOnes) {
   }
 }
 
-// The folded OV circuit from TransformerLens's processed weights: fold_ln reaches W_U, center_unembed centres it;
-// embeddings are normalised here.
+// framework-math 22.8. The folded OV circuit from TransformerLens's processed weights: fold_ln reaches W_U,
+// center_unembed centres it; embeddings are normalised here.
 TEST(TokenCircuit, FoldedOvIsThatOfTheProcessedWeights) {
   const Model model = load_model(test::golden("tl-ln-mlp"));
   const test::GoldenFile processed("tl-ln-mlp", "processed.safetensors");
@@ -60,8 +60,8 @@ class TokenCircuitOf : public test::EveryFamily {
   Model without_biases() const { return random_model(config(), 3, {.biases = false}); }
 };
 
-// In the first layer QK entries are the model's scores: the scale, the norm's fold, the rotation and its sign, what
-// each family's embedding does, shared keys, q/k norms.
+// framework-math 22.10. In the first layer QK entries are the model's scores: the scale, the norm's fold, the rotation
+// and its sign, what each family's embedding does, shared keys, q/k norms.
 TEST_P(TokenCircuitOf, QkEntriesAreTheScoresOfTheFirstLayer) {
   if (config().positions == Positions::learned) GTEST_SKIP() << "positions are added to what the norm sees";
   if (config().qk_norm == QkNorm::full_width) GTEST_SKIP() << "the q/k norm's divisor is that of all heads together";
@@ -103,7 +103,8 @@ TEST_P(TokenCircuitOf, QkEntriesAreTheScoresOfTheFirstLayer) {
   }
 }
 
-// One token alone attends to itself: its z is E W_V, and the head's result is what OV says before the unembedding.
+// (Also framework-math 22.9: the values of a shortformer see no position.) One token alone attends to itself: its z is
+// E W_V, and the head's result is what OV says before the unembedding.
 TEST_P(TokenCircuitOf, OvRowsStartFromTheValuesOfTheFirstLayer) {
   if (config().positions == Positions::learned) GTEST_SKIP() << "positions are added to what the norm sees";
   const Model m = without_biases();
@@ -118,7 +119,8 @@ TEST_P(TokenCircuitOf, OvRowsStartFromTheValuesOfTheFirstLayer) {
   }
 }
 
-// Softmax forgets what is added to a whole row: centred rows have mean 0 and the same differences.
+// framework-math 22.11. Softmax forgets what is added to a whole row: centred rows have mean 0 and the same
+// differences.
 TEST_P(TokenCircuitOf, CentredRowsHaveMeanZeroAndTheSameDifferences) {
   const Model m = model();
   for (const CircuitKind kind : {CircuitKind::ov, CircuitKind::qk}) {
@@ -137,7 +139,8 @@ TEST_P(TokenCircuitOf, CentredRowsHaveMeanZeroAndTheSameDifferences) {
 
 INSTANTIATE_TEST_SUITE_P(Weights, TokenCircuitOf, ::testing::ValuesIn(capability_shapes()), test::shape_name);
 
-// A shortformer's gain belongs to tokens alone: queries and keys of positions are those of the file.
+// framework-math 22.9. A shortformer's gain belongs to tokens alone: queries and keys of positions are those of the
+// file.
 TEST(TokenCircuit, ShortformerPositionsMeetNoGain) {
   const Model model = load_model(test::golden("tl-attn-only-ln-shortformer"));
   const HeadMatrices raw = head_matrices(model, 1, 2, {.raw = true});
@@ -218,7 +221,7 @@ TEST(TokenCircuit, RowsColumnsAndTheLimit) {
   EXPECT_THROW(diagonal_statistics(circuit), Error);
 }
 
-// Ranks are within rows, of the row's own column; within columns they would be others.
+// framework-math 22.19. Ranks are within rows, of the row's own column; within columns they would be others.
 TEST(TokenCircuit, DiagonalStatistics) {
   const Index n = 700;
   const TokenCircuit circuit = random_circuit(n, n);

@@ -65,10 +65,10 @@ struct PartyOptions {
   Progress progress = {};       ///< stage "parties", counted in parties
 };
 
-/// All pairs of `from` and `to` that see each other, but for those of two single heads, which are composition()'s.
-/// Through Grams, never a V x V or V x d matrix: 2 n d_model^2 operations for a party of n rows, 2 d_head d_model^2 for
-/// a head and such a party; memory a Gram [d_model, d_model] in float for each party that is not a head. Errors: usage
-/// (a party that the model does not have, no pair).
+/// All pairs of `from` and `to` that see each other, by reader, input, writer, but for those of two single heads, which
+/// are composition()'s. Through Grams, never a V x V or V x d matrix: 2 n d_model^2 operations for a party of n rows, 2
+/// d_head d_model^2 for a head and such a party; memory a Gram [d_model, d_model] in float for each party that is not a
+/// head. Errors: usage (a party that the model does not have, no pair).
 PartyComposition party_composition(const Model& model, const PartyOptions& options = {});
 
 }  // namespace kirchhoff
