@@ -68,6 +68,7 @@
 #include "kirchhoff/observe/prediction.h"
 #include "kirchhoff/observe/qk_terms.h"
 #include "kirchhoff/observe/term_importance.h"
+#include "kirchhoff/study/ablation_study.h"
 #include "kirchhoff/study/circuit_json.h"
 #include "kirchhoff/study/head_roles.h"
 #include "kirchhoff/study/patch_json.h"
