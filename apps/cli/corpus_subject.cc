@@ -9,13 +9,17 @@
 
 namespace kirchhoff::cli {
 
-void CorpusCommandOptions::declare(Command& command) {
+void CorpusCommandOptions::declare_text(Command& command) {
   command.option("--data", "FILE", data, "a plain text file to read");
   command.option("--data-ids", "FILE", data_ids, "a file of token ids instead, for models without a tokenizer");
   command.option(
       "--tokens", "N", tokens,
       fmt::format("tokens of it to read, 0: all (default {})", tokens == 0 ? "all" : fmt::format("{}", tokens)));
   command.option("--context", "N", user_context, fmt::format("tokens in a window, BOS included (default {})", context));
+}
+
+void CorpusCommandOptions::declare(Command& command) {
+  declare_text(command);
   command.flag("--bos", bos, "put the beginning-of-sequence token in front of each window");
   command.flag("--no-bos", no_bos, "do not (default: what the model's files say)");
   command.flag("--plain", plain, "read text such as <|endoftext|> as ordinary text");

@@ -19,6 +19,8 @@ struct CorpusCommandOptions {
 
   /// The defaults that `tokens` and `context` have at this moment are what help says.
   void declare(Command& command);
+  /// Without what is said about BOS and special tokens: beside the options of a prompt, which say it for both.
+  void declare_text(Command& command);
   bool given() const { return data.has_value() || data_ids.has_value(); }
 };
 

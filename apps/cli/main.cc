@@ -21,6 +21,8 @@ void add_commands(Command& root, Session& session) {
   add_qk_terms(root, session);
   add_heads(root, session);
   add_terms(root, session);
+  add_icl(root, session);
+  add_ablate(root, session);
   add_patch(root, session);
   add_ov(root, session);
   add_qk(root, session);

@@ -76,6 +76,7 @@
 #include "kirchhoff/observe/qk_terms.h"
 #include "kirchhoff/observe/term_importance.h"
 #include "kirchhoff/observe/virtual_head.h"
+#include "kirchhoff/study/ablation_study.h"
 #include "kirchhoff/study/attribution_json.h"
 #include "kirchhoff/study/circuit_json.h"
 #include "kirchhoff/study/flow_json.h"

@@ -2,6 +2,7 @@
 import json
 import math
 import random
+import shutil
 import tempfile
 import unittest
 from pathlib import Path
@@ -62,6 +63,102 @@ class Terms(TextCase):
         self.assertIn("--tokens", self.fails(2, "terms", ATTENTION_ONLY, "--data-ids", text, "--tokens", "-1"))
         self.assertIn("--norms", self.fails(2, "terms", ATTENTION_ONLY, "--data-ids", text, "--norms", "none"))
         self.assertIn("/no/such/file", self.fails(3, "terms", ATTENTION_ONLY, "--data-ids", "/no/such/file"))
+
+
+class Icl(TextCase):
+    def test_score_is_the_difference_of_two_losses_of_run(self):
+        folder, text = GOLDEN / "gpt2", self.ids(32)
+        ids = text.read_text().split()
+        result = self.json("icl", folder, "--data-ids", text, "--context", "16", "--late", "15", "--early", "3", "--seed", "3")
+        windows = [self.json("run", folder, "--ids", ",".join(ids[i:i + 16]))["loss"]["per_token"] for i in (0, 16)]
+        scores = [losses[14] - losses[2] for losses in windows]  # entry i is the loss of token i + 1
+        self.assertAlmostEqual(result["score"], sum(scores) / 2, places=5)
+        self.assertAlmostEqual(result["score_error"], abs(scores[0] - scores[1]) / 2, places=5)
+        self.assertEqual([p["position"] for p in result["positions"]], list(range(1, 16)))
+        for i, position in enumerate(result["positions"]):
+            self.assertAlmostEqual(position["loss"], (windows[0][i] + windows[1][i]) / 2, places=5)
+        self.assertEqual([t["window"] for t in result["tokens"]], [0, 1])
+        for token in result["tokens"]:
+            self.assertEqual(token["id"], int(ids[16 * token["window"] + token["position"]]))
+            self.assertAlmostEqual(token["loss"], windows[token["window"]][token["position"] - 1], places=5)
+            self.assertIsNone(token["loss_before"])
+        self.assertEqual((result["bins"][0]["from"], result["bins"][-1]["to"]), (1, 16))
+
+    def test_before_and_after(self):
+        text = self.ids(32)
+        arguments = ("--data-ids", text, "--context", "16", "--late", "15", "--early", "3")
+        earlier = Path(self.folder.name) / "earlier"  # the same model with some weights at zero
+        shutil.copytree(GOLDEN / "gpt2", earlier)
+        weights = earlier / "model.safetensors"
+        weights.chmod(0o644)
+        content = weights.read_bytes()
+        weights.write_bytes(content[:-4096] + bytes(4096))
+        result = self.json("icl", GOLDEN / "gpt2", *arguments, "--before", earlier, "--ablate", "0.*")
+        before = self.json("icl", earlier, *arguments)
+        self.assertEqual([t["loss_before"] for t in result["tokens"]], [t["loss"] for t in before["tokens"]])
+        self.assertNotEqual([t["loss_before"] for t in result["tokens"]], [t["loss"] for t in result["tokens"]])
+        self.assertEqual(result["ablation"]["kind"], "zero")
+        for one in result["ablations"]:
+            self.assertTrue(math.isfinite(one["along_change"]))
+        self.assertIn("no direction of change", self.fails(2, "icl", GOLDEN / "gpt2", *arguments, "--before", GOLDEN / "gpt2"))
+        self.assertIn("vocabulary", self.fails(2, "icl", GOLDEN / "gpt2", *arguments, "--before", ATTENTION_ONLY))
+
+    def test_what_is_wrong_is_named(self):
+        text = self.ids(32)
+        self.assertIn("--late", self.fails(2, "icl", GOLDEN / "gpt2", "--data-ids", text, "--context", "16"))
+        self.assertIn("--early", self.fails(2, "icl", GOLDEN / "gpt2", "--data-ids", text, "--early", "0"))
+        self.assertIn("--late", self.fails(2, "icl", GOLDEN / "gpt2", "--data-ids", text, "--late", "49"))
+
+
+class Ablate(TextCase):
+    def test_a_prompt(self):
+        folder = GOLDEN / "gpt2"
+        prompt = ("--ids", "5,6,7,8", "--target-id", "3", "--foil-id", "4")
+        result = self.json("ablate", folder, *prompt, "--all", "--mlp", "all")
+        names = [one["node"] for one in result["ablations"]]
+        self.assertEqual(len(names), len(set(names)))
+        self.assertIn("a1.h0", names)
+        self.assertIn("m0", names)
+        self.assertEqual(result["ablation"], {"kind": "zero", "mode": "full", "freeze_norms": False})
+        self.assertEqual(result["baseline"], "zero")
+        clean = self.json("dla", folder, *prompt)["metric"]
+        self.assertAlmostEqual(result["clean"], clean, places=4)
+        for one in result["ablations"]:
+            self.assertAlmostEqual(one["metric"] - result["clean"], one["metric_change"], places=9)
+        kept = self.json("ablate", folder, *prompt, "--all", "--keep-patterns", "--kind", "mean")
+        self.assertEqual(kept["ablation"]["mode"], "patterns kept")
+        self.assertIn("4 positions", kept["baseline"])
+        same = self.json("ablate", folder, *prompt, "--head", "0.*", "--kind", "resample", "--corrupt-ids", "5,6,7,8")
+        for one in same["ablations"]:
+            self.assertAlmostEqual(one["metric_change"], 0.0, places=5)
+        together = self.json("ablate", folder, *prompt, "--head", "0.0,1.1", "--mlp", "1", "--together")
+        self.assertEqual([one["node"] for one in together["ablations"]], ["a0.h0+a1.h1+m1"])
+
+    def test_a_text(self):
+        folder, text = GOLDEN / "llama-gqa", self.ids(24)
+        result = self.json("ablate", folder, "--data-ids", text, "--context", "8", "--head", "0.0", "--mlp", "0,1", "--late",
+                           "7", "--early", "2")
+        losses = self.json("icl", folder, "--data-ids", text, "--context", "8", "--late", "7", "--early", "2")
+        self.assertAlmostEqual(result["icl"], losses["score"], places=5)
+        self.assertEqual([one["node"] for one in result["ablations"]], ["a0.h0", "m0", "m1"])
+        for one in result["ablations"]:
+            self.assertAlmostEqual(one["loss"] - result["loss"], one["loss_change"], places=9)
+            self.assertAlmostEqual(one["icl"] - result["icl"], one["icl_change"], places=9)
+        short = self.json("ablate", folder, "--data-ids", text, "--context", "8", "--all")
+        self.assertIsNone(short["icl"], "no token 499")
+        self.assertIsNone(short["ablations"][0]["icl_change"])
+
+    def test_what_is_wrong_is_named(self):
+        gpt2, text = GOLDEN / "gpt2", self.ids(24)
+        self.assertIn("--head", self.fails(2, "ablate", gpt2, "--ids", "1,2"))
+        self.assertIn("--mlp", self.fails(2, "ablate", gpt2, "--ids", "1,2", "--mlp", "99"))
+        self.assertIn("--mlp", self.fails(2, "ablate", ATTENTION_ONLY, "--ids", "1,2", "--mlp", "0"))
+        self.assertIn("--corrupt", self.fails(2, "ablate", gpt2, "--ids", "1,2", "--all", "--kind", "resample"))
+        self.assertIn("--corrupt", self.fails(2, "ablate", gpt2, "--ids", "1,2", "--all", "--corrupt-ids", "1,2"))
+        self.assertIn("--data", self.fails(2, "ablate", gpt2, "--ids", "1,2", "--all", "--data-ids", text))
+        self.assertIn("--target", self.fails(2, "ablate", gpt2, "--all", "--data-ids", text, "--target-id", "1"))
+        self.assertIn("second window", self.fails(2, "ablate", gpt2, "--all", "--data-ids", text, "--context", "16",
+                                                   "--kind", "resample"))
 
 
 if __name__ == "__main__":

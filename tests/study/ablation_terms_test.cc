@@ -10,6 +10,7 @@
 #include "kirchhoff/intervene/node_ablation.h"
 #include "kirchhoff/observe/paths.h"
 #include "kirchhoff/observe/term_importance.h"
+#include "kirchhoff/study/ablation_study.h"
 
 namespace kirchhoff {
 namespace {
@@ -62,6 +63,45 @@ TEST(AblationTerms, WithoutAnyHeadTheDirectPathIsLeft) {
   const TermImportance terms = term_importance(model, windows);
   EXPECT_NEAR(direct, terms.orders.front().loss.value, 1e-5 * direct);
   EXPECT_GT(std::abs(direct - terms.full.value), 1e-3);
+}
+
+// The effects that a study gathers, from the losses that ablations of a text give.
+TEST(AblationStudies, GatherLossIclAndChange) {
+  const Model model = random_model(attention_only_shape("attn-only"), 3), earlier = random_model(model.config, 4);
+  std::vector<Tokens> windows;
+  for (std::uint64_t seed = 0; seed < 3; ++seed) windows.push_back(test::random_tokens(9, model.config.d_vocab, seed));
+  const std::vector<AblatedNodes> nodes = {{.heads = {{1, 0}}}, {.heads = {{0, 1}}}};
+  AblationStudyOptions options;
+  options.late = 8;
+  options.early = 3;
+  options.tokens = choose_tokens(windows, 1);
+  const auto own = corpus_losses(model, windows);
+  options.change =
+      before_and_after(losses_of(options.tokens, corpus_losses(earlier, windows)), losses_of(options.tokens, own));
+  const AblationStudy study = study_ablations(model, windows, nodes, options);
+
+  std::vector<std::vector<std::vector<double>>> ablated(2, std::vector<std::vector<double>>(3));
+  ablate_on_text(model, windows, nodes, {}, [&](Index node, Index window, std::span<const double> losses) {
+    if (node >= 0)
+      ablated[static_cast<std::size_t>(node)][static_cast<std::size_t>(window)].assign(losses.begin(), losses.end());
+  });
+  EXPECT_EQ(study.baseline, "zero");
+  EXPECT_EQ(study.predictions, 24);
+  ASSERT_TRUE(study.icl.has_value());
+  EXPECT_NEAR(study.icl->value, icl_score(own, 8, 3).score.value, 1e-5);
+  for (std::size_t n = 0; n < 2; ++n) {
+    const TextAblation& one = study.ablations[n];
+    double change = 0.0;
+    for (std::size_t w = 0; w < 3; ++w) change += (mean_loss(ablated[n][w]) - mean_loss(own[w])) / 3.0;
+    EXPECT_NEAR(one.change.value, change, 1e-5);
+    EXPECT_NEAR(one.icl_change->value, icl_score(ablated[n], 8, 3).score.value - icl_score(own, 8, 3).score.value,
+                1e-5);
+    EXPECT_NEAR(*one.along,
+                along_change(options.change, losses_of(options.tokens, ablated[n]), losses_of(options.tokens, own)),
+                1e-5);
+    EXPECT_GT(std::abs(*one.along), 1e-4);
+  }
+  EXPECT_EQ(study.ablations[1].node, "a0.h1");
 }
 
 }  // namespace
