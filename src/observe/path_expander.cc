@@ -127,8 +127,8 @@ class Expander {
       collector_.add(value, s, {});
       sum += value;
     }
-    if (target.norm_bias) collector_.add(*target.norm_bias, kFinalBias, {});
-    if (target.unembed_bias) collector_.add(*target.unembed_bias, kUnembedBias, {});
+    for (std::size_t i = 0; i < target.constants.size(); ++i)
+      collector_.add(target.constants[i].second, kFirstConstant - static_cast<Index>(i), {});
     if (options_.order == 0) result_.longer.sum = dot(u, target.stream.data()) - sum;
   }
 
@@ -330,7 +330,7 @@ class Expander {
       const double read = arriving(stages_.mlp(layer), config_.parallel ? by_all : by_heads);
       by_all = by_heads + (linear() ? read : 0.0);
     }
-    return arriving(target.stage, by_all) + target.norm_bias.has_value() + target.unembed_bias.has_value();
+    return arriving(target.stage, by_all) + static_cast<double>(target.constants.size());
   }
 
   void finish(const Root<Real>& target) {
@@ -343,7 +343,7 @@ class Expander {
     result_.rest_count += result_.longer.count;
     result_.rest_sum += result_.longer.sum;
     for (const Candidate& candidate : collector_.take()) {
-      StreamPath path{{source_name(candidate)}, static_cast<Index>(candidate.chain.size()), candidate.value};
+      StreamPath path{{source_name(candidate, target)}, static_cast<Index>(candidate.chain.size()), candidate.value};
       for (auto node = candidate.chain.rbegin(); node != candidate.chain.rend(); ++node) {
         const Index layer = *node / (config_.n_heads + 1), head = *node % (config_.n_heads + 1);
         path.nodes.push_back(head == config_.n_heads ? fmt::format("m{}", layer) : fmt::format("a{}.h{}", layer, head));
@@ -354,15 +354,15 @@ class Expander {
     result_.closure = size > 0.0 ? off / size : off;
   }
 
-  std::string source_name(const Candidate& candidate) const {
-    if (candidate.source == kFinalBias) return "ln_final.b";
-    if (candidate.source == kUnembedBias) return "unembed.b";
+  std::string source_name(const Candidate& candidate, const Root<Real>& target) const {
+    if (candidate.source <= kFirstConstant)
+      return target.constants[static_cast<std::size_t>(kFirstConstant - candidate.source)].first;
     if (candidate.source == kValueBias) return fmt::format("a{}.b_V", candidate.chain.back() / (config_.n_heads + 1));
     const StreamSource& source = sources_[static_cast<std::size_t>(candidate.source)];
     return source.node() + (linear() && source.kind == SourceKind::mlp ? ".const" : "");
   }
 
-  static constexpr Index kValueBias = -1, kFinalBias = -2, kUnembedBias = -3;
+  static constexpr Index kValueBias = -1, kFirstConstant = -2;  ///< beside the sources' numbers
 
   const Model& model_;
   const ModelConfig& config_;
@@ -380,15 +380,28 @@ class Expander {
   Index done_ = 0;
 };
 
+/// The longest chains that end in front of a layer.
+Index depth(const ModelConfig& config, Index layers, MlpPaths mlp) {
+  return layers * (mlp == MlpPaths::linear && !config.attn_only && !config.parallel ? 2 : 1);
+}
+
 }  // namespace
 
 template <class Real>
-void expand_into(PathExpansion& result, const Model& model, const BasicTrace<Real>& trace, const Root<Real>& root,
-                 const PathOptions& options) {
-  Expander<Real>(model, trace, result, options).run(root);
+PathExpansion expand(const Model& model, const BasicTrace<Real>& trace, PathExpansion result, const Root<Real>& root,
+                     const PathOptions& options) {
+  check(options.order >= 0, ErrorCode::usage, "paths of order {}: an order is a number of nodes, at least 0",
+        options.order);
+  check(options.top >= 0, ErrorCode::usage, "{} paths to list: at least 0", options.top);
+  PathOptions within = options;
+  within.order = std::min(options.order, depth(model.config, root.stage / 2, options.mlp));  // no chain is longer
+  for (Index k = 0; k <= within.order; ++k) result.orders.push_back({k, 0.0, 0.0});
+  result.longer.order = within.order + 1;
+  Expander<Real>(model, trace, result, within).run(root);
+  return result;
 }
 
-template void expand_into(PathExpansion&, const Model&, const Trace&, const Root<float>&, const PathOptions&);
-template void expand_into(PathExpansion&, const Model&, const TraceF64&, const Root<double>&, const PathOptions&);
+template PathExpansion expand(const Model&, const Trace&, PathExpansion, const Root<float>&, const PathOptions&);
+template PathExpansion expand(const Model&, const TraceF64&, PathExpansion, const Root<double>&, const PathOptions&);
 
 }  // namespace kirchhoff::observe

@@ -1,7 +1,8 @@
 #pragma once
-#include <optional>  // for optional
-#include <span>      // for span
-#include <vector>    // for vector
+#include <span>     // for span
+#include <string>   // for string
+#include <utility>  // for pair
+#include <vector>   // for vector
 
 #include "kirchhoff/engine/sites.h"
 #include "kirchhoff/observe/paths.h"
@@ -14,15 +15,19 @@ struct Root {
   Index stage = 0;
   std::span<const Real> stream;  ///< [d_model], as the model recorded it there
   std::vector<double> direction;
-  /// Of logits: what comes behind the stream.
-  std::optional<double> norm_bias{}, unembed_bias{};
+  /// What the number has beside the stream: "ln_final.b", "unembed.b"; of attention scores the projection's.
+  std::vector<std::pair<std::string, double>> constants{};
 };
 
-/// Fills in the paths of `result`, whose orders, target and own number stand. `options.order` is no longer than chains
-/// are.
+/// Fills in a result whose target and own number stand: checks the options and cuts the order at the longest chains.
 template <class Real>
-void expand_into(PathExpansion& result, const Model& model, const BasicTrace<Real>& trace, const Root<Real>& root,
-                 const PathOptions& options);
+PathExpansion expand(const Model& model, const BasicTrace<Real>& trace, PathExpansion result, const Root<Real>& root,
+                     const PathOptions& options);
+
+/// The site of the stream that enters a layer (n_layers: behind the last).
+inline SiteRef stream_entering(const ModelConfig& config, Index layer) {
+  return layer < config.n_layers ? SiteRef{Site::resid_pre, layer} : SiteRef{Site::resid_post, config.n_layers - 1};
+}
 
 /// The site of the stream that an MLP reads.
 inline Site mlp_stream_site(const ModelConfig& config) { return config.parallel ? Site::resid_pre : Site::resid_mid; }

@@ -1,7 +1,6 @@
 #include "kirchhoff/observe/paths.h"
 
-#include <algorithm>  // for min
-#include <utility>    // for move
+#include <utility>  // for move
 
 #include "observe/linear_mlp.h"
 #include "observe/logit_direction.h"
@@ -13,30 +12,6 @@ namespace kirchhoff {
 namespace {
 
 using namespace observe;
-
-/// The site of the stream that enters a layer.
-SiteRef stream_entering(const ModelConfig& config, Index layer) {
-  return layer < config.n_layers ? SiteRef{Site::resid_pre, layer} : SiteRef{Site::resid_post, config.n_layers - 1};
-}
-
-/// The longest chains that end in a stage.
-Index depth(const ModelConfig& config, Index layers, MlpPaths mlp) {
-  return layers * (mlp == MlpPaths::linear && !config.attn_only && !config.parallel ? 2 : 1);
-}
-
-template <class Real>
-PathExpansion expand(const Model& model, const BasicTrace<Real>& trace, PathExpansion result, const Root<Real>& root,
-                     const PathOptions& options) {
-  check(options.order >= 0, ErrorCode::usage, "paths of order {}: an order is a number of nodes, at least 0",
-        options.order);
-  check(options.top >= 0, ErrorCode::usage, "{} paths to list: at least 0", options.top);
-  PathOptions within = options;
-  within.order = std::min(options.order, depth(model.config, root.stage / 2, options.mlp));  // no chain is longer
-  for (Index k = 0; k <= within.order; ++k) result.orders.push_back({k, 0.0, 0.0});
-  result.longer.order = within.order + 1;
-  expand_into(result, model, trace, root, within);
-  return result;
-}
 
 std::vector<std::string> sites_of_nodes(const ModelConfig& config, Index layers, MlpPaths mlp) {
   std::vector<std::string> sites = stream_source_sites(config);
@@ -80,8 +55,8 @@ PathExpansion expand_paths(const Model& model, const BasicTrace<Real>& trace, co
   Root<Real> root{.stage = 2 * config.n_layers,
                   .stream = at_position(trace, Site::resid_post, config.n_layers - 1, result.target.pos),
                   .direction = std::move(u.stream)};
-  if (model.weights.ln_final.b.present() && config.final_norm) root.norm_bias = u.norm_bias;
-  if (model.weights.b_U.present()) root.unembed_bias = u.unembed_bias;
+  if (model.weights.ln_final.b.present() && config.final_norm) root.constants.emplace_back("ln_final.b", u.norm_bias);
+  if (model.weights.b_U.present()) root.constants.emplace_back("unembed.b", u.unembed_bias);
   return expand(model, trace, std::move(result), root, options);
 }
 

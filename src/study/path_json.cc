@@ -67,4 +67,39 @@ Json to_json(const QkExpansion& expansion) {
           {"rest", {{"count", expansion.rest_count}, {"sum", expansion.rest_sum}}}};
 }
 
+Json score_json(const PathExpansion& query, const PathExpansion& key) {
+  Json paths = Json::array(), sides = Json::array();
+  for (const auto& [side, expansion] : {std::pair("query", &query), std::pair("key", &key)}) {
+    for (const StreamPath& path : expansion->paths)
+      paths.push_back({{"side", side}, {"path", path.nodes}, {"order", path.order}, {"value", path.value}});
+    Json orders = Json::array();
+    for (const PathOrder& order : expansion->orders) orders.push_back(order_json(order));
+    sides.push_back({{"side", side},
+                     {"total", expansion->total},
+                     {"closure", expansion->closure},
+                     {"rest", {{"count", count_json(expansion->rest_count)}, {"sum", expansion->rest_sum}}},
+                     {"orders", std::move(orders)},
+                     {"longer", order_json(expansion->longer)}});
+  }
+  return {{"product", key.own}, {"paths", std::move(paths)}, {"sides", std::move(sides)}};
+}
+
+Json score_json(const ScoreSources& query, const ScoreSources& key) {
+  Json tokens = Json::array(), sides = Json::array();
+  for (const auto& [side, sources] : {std::pair("query", &query), std::pair("key", &key)}) {
+    for (std::size_t pos = 0; pos < sources->positions.size(); ++pos) {
+      const ScoreSource& source = sources->positions[pos];
+      tokens.push_back({{"side", side},
+                        {"pos", pos},
+                        {"value", source.value()},
+                        {"embed", source.embed},
+                        {"mlp", source.mlp},
+                        {"bias", source.bias}});
+    }
+    sides.push_back(
+        {{"side", side}, {"constant", sources->constant}, {"total", sources->sum}, {"closure", sources->closure}});
+  }
+  return {{"product", key.own}, {"tokens", std::move(tokens)}, {"sides", std::move(sides)}};
+}
+
 }  // namespace kirchhoff

@@ -212,6 +212,28 @@ class QkTerms(Case):
             if not result["soft_capped"]:
                 self.assertAlmostEqual(result["score"], result["sum"], places=4)
 
+    def test_by_path_and_by_token(self):
+        for folder in ("gpt2", "qwen3", "gemma2", "bloom", "tl-attn-only-none-shortformer"):
+            arguments = ("qk-terms", GOLDEN / folder, "--ids", "5,6,7,8,5", "--head", "1.2", "--key", "1")
+            writers = self.json(*arguments, "--top", "1000")
+            products = writers["sum"] - writers["groups"]["position_bias"]
+            paths, tokens = (self.json(*arguments, "--by", by, "--top", "100000") for by in ("path", "token"))
+            for result in (paths, tokens):
+                self.assertEqual((result["score"], result["attention"]), (writers["score"], writers["attention"]))
+                self.assertAlmostEqual(result["product"], products, places=4)
+                self.assertEqual([side["side"] for side in result["sides"]], ["query", "key"])
+                for side in result["sides"]:
+                    self.assertLessEqual(side["closure"], 1e-5)
+                    self.assertAlmostEqual(side["total"], products, places=4)
+            for side, values in (("query", writers["queries"]), ("key", writers["keys"])):
+                head = next(w["value"] for w in values if w["node"] == "a0.h1")
+                self.assertAlmostEqual(head, sum(p["value"] for p in paths["paths"]
+                                                 if p["side"] == side and p["path"][-1] == "a0.h1"), places=4)
+                total = next(s for s in tokens["sides"] if s["side"] == side)
+                listed = [t for t in tokens["tokens"] if t["side"] == side]
+                self.assertEqual([t["pos"] for t in listed], list(range(5 if side == "query" else 2)))
+                self.assertAlmostEqual(sum(t["value"] for t in listed) + total["constant"], total["total"], places=9)
+
     def test_heads_say_what_they_read(self):
         result = self.json("qk-terms", GOLDEN / "gpt2", "--ids", "5,6,7", "--head", "1.0")
         pattern = self.json("attn", GOLDEN / "gpt2", "--ids", "5,6,7", "--head", "L0.*")["heads"]

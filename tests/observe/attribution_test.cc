@@ -34,8 +34,8 @@ class GoldenAttribution : public ::testing::TestWithParam<std::string> {
   const Model model_ = test::load_golden(GetParam());
   const std::vector<test::GoldenPrompt> prompts_ = test::golden_prompts(GetParam());
 
-  /// Parts sum to the model's own logits and logit differences, at the first, a middle and the last position; at the
-  /// last one the number is also the golden one.
+  /// Framework-math 22.18: parts sum to the model's own logits and logit differences, at the first, a middle and the
+  /// last position; at the last one the number is also the golden one.
   template <class Real>
   void expect_closed(double tolerance) const {
     for (const test::GoldenPrompt& prompt : prompts_) {

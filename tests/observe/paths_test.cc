@@ -144,7 +144,8 @@ TEST_P(EveryFamilysPaths, CloseAtEveryOrder) {
     }
 }
 
-/// What a cut at one order leaves over is what the next orders tell apart: in number and in sum.
+/// Framework-math 22.16: orders sum to the full model with patterns and norms held. What a cut at one order leaves over
+/// is what the next orders tell apart: in number and in sum.
 TEST_P(EveryFamilysPaths, LongerOnesAreTheNextOrders) {
   const LogitTarget target{3, 5, -1};
   const PathExpansion all = expand<double>(target, {.order = 3, .top = kAll});
@@ -198,7 +199,8 @@ TEST_P(EveryFamilysPaths, TheListIsTheLargest) {
   EXPECT_TRUE(expand<double>(target, {.order = 2, .top = 0}).paths.empty());
 }
 
-/// The ablation that keeps patterns (and here everything that the expansion holds) takes away the paths with the head.
+/// Framework-math 22.24: the ablation that keeps patterns (and here everything that the expansion holds) takes away the
+/// paths with the head.
 TEST_P(EveryFamilysPaths, PatternPreservingAblationIsMinusThePathsOfTheHead) {
   const Model m = model();
   const Tokens prompt = tokens(7);

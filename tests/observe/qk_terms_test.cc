@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>  // for abs
+#include <cmath>  // for abs, sqrt
 #include <map>    // for map
 
 #include "engine/support.h"
@@ -31,7 +31,7 @@ TEST_P(EveryFamilysScores, CloseInFloatAndDouble) {
   }
 }
 
-/// Groups, writers of either side and the list with its rest: four ways to the same sum.
+/// Framework-math 22.24. Groups, writers of either side and the list with its rest: four ways to the same sum.
 TEST_P(EveryFamilysScores, EveryGroupingSumsToTheScore) {
   const Model m = model();
   const TraceF64 trace = run_f64(m, tokens(7), {.capture = qk_sites(m.config, 2)});
@@ -60,7 +60,118 @@ TEST_P(EveryFamilysScores, NothingComposesInTheFirstLayer) {
   EXPECT_NE(score.none, 0.0);
 }
 
+/// Framework-math 22.10: what is expanded times the model's own scale is the model's score.
+TEST_P(EveryFamilysScores, ByPathAndByTokenSumToTheScore) {
+  const Model m = model();
+  const Tokens prompt = tokens(7);
+  const Index layer = m.config.n_layers - 1;
+  for (const MlpPaths mlp : {MlpPaths::recorded, MlpPaths::linear}) {
+    const std::vector<std::string> sites = score_path_sites(m.config, layer, mlp);
+    const Trace fast = run(m, prompt, {.capture = sites});
+    const TraceF64 exact = run_f64(m, prompt, {.capture = sites});
+    for (const auto& [query, key] : {std::pair<Index, Index>{6, 5}, {3, 3}})
+      for (const ScoreSide side : {ScoreSide::query, ScoreSide::key}) {
+        const ScoreTarget target{layer, 1, query, key};
+        const PathOptions options{.order = 2, .top = kAllTerms, .mlp = mlp};
+        EXPECT_LE(expand_score_paths(m, fast, target, side, options).closure, 1e-5);
+        const PathExpansion paths = expand_score_paths(m, exact, target, side, options);
+        EXPECT_LE(paths.closure, 1e-12);
+        EXPECT_EQ(paths.target.pos, side == ScoreSide::query ? query : key);
+        EXPECT_LE(expand_score_sources(m, fast, target, side, mlp).closure, 1e-5);
+        const ScoreSources sources = expand_score_sources(m, exact, target, side, mlp);
+        EXPECT_LE(sources.closure, 1e-12);
+        EXPECT_EQ(paths.own, sources.own);
+      }
+  }
+}
+
+/// Paths that end in a writer sum to what the writer gives the side; paths that begin with the embedding to what all
+/// tokens' embeddings give.
+TEST_P(EveryFamilysScores, ByPathGroupsToWritersAndTokens) {
+  const Model m = model();
+  std::vector<std::string> sites = score_path_sites(m.config, 2);
+  for (const std::string& site : qk_sites(m.config, 2)) sites.push_back(site);
+  const TraceF64 trace = run_f64(m, tokens(7), {.capture = sites});
+  const ScoreTarget target{2, 0, 6, 4};
+  const QkExpansion score = expand_score(m, trace, target, 0);
+  for (const ScoreSide side : {ScoreSide::query, ScoreSide::key}) {
+    const PathExpansion paths = expand_score_paths(m, trace, target, side, {.order = 3, .top = kAllTerms});
+    ASSERT_EQ(paths.rest_count, 0.0);
+    std::map<std::string, double> last, first;
+    double size = 0.0;
+    for (const StreamPath& path : paths.paths) {
+      last[path.nodes.back()] += path.value;
+      first[path.nodes.front()] += path.value;
+      size += std::abs(path.value);
+    }
+    const std::vector<QkWriter>& writers = side == ScoreSide::query ? score.queries : score.keys;
+    EXPECT_EQ(last.size(), writers.size());
+    for (const QkWriter& writer : writers) EXPECT_NEAR(last.at(writer.node), writer.value, 1e-12 * size) << writer.node;
+    const ScoreSources sources = expand_score_sources(m, trace, target, side);
+    double embed = 0.0, mlp = 0.0, mlp_paths = 0.0;
+    for (const ScoreSource& source : sources.positions) {
+      embed += source.embed;
+      mlp += source.mlp;
+    }
+    for (const auto& [node, value] : first)
+      if (node.starts_with("m")) mlp_paths += value;
+    const double in_stream = first.at("embed") + (m.config.positions == Positions::learned ? first.at("pos") : 0.0);
+    EXPECT_NEAR(embed, in_stream, 1e-12 * size);
+    EXPECT_NEAR(mlp, mlp_paths, 1e-12 * size);
+  }
+}
+
 KIRCHHOFF_EVERY_FAMILY(EveryFamilysScores);
+
+/// Elhage et al. 2021, token-level intensities of a two-layer model: q_i . kc[j, a] / sqrt(d_head), kc[j, a] = W_K
+/// ([a = j] x_a + sum over h of A^h[j, a] W_OV^h x_a); queries likewise.
+TEST(QkTerms, TokenLevelIntensities) {
+  ModelConfig config;
+  for (const NamedShape& shape : capability_shapes())
+    if (shape.name == "attn-only") config = shape.config;
+  config.norm = NormKind::none;
+  config.pre_norm = config.final_norm = false;
+  const Model model = random_model(config, 4, {.biases = false});
+  const Tokens tokens = test::random_tokens(6, config.d_vocab, 5);
+  const TraceF64 trace = run_f64(model, tokens, {.capture = score_path_sites(config, 1)});
+  const Index query = 5, key = 3, head = 2, d_head = config.d_head;
+  const LayerWeights &first = model.weights.layers[0], &second = model.weights.layers[1];
+  const auto x = [&](Index a) {
+    std::vector<double> row = test::storage_row(model.weights.W_E, tokens[static_cast<std::size_t>(a)]);
+    const std::vector<double> pos = test::storage_row(model.weights.W_pos, a);
+    for (std::size_t i = 0; i < row.size(); ++i) row[i] += pos[i];
+    return row;
+  };
+  const auto from_token = [&](Index at, Index a) {  // [a = at] x_a + sum over h of A^h[at, a] x_a W_V^h W_O^h
+    std::vector<double> v = test::multiply(std::span<const double>(x(a)), first.W_V, {});
+    const auto patterns = trace.at(site_name(Site::pattern, 0)).view<4>().at(0);
+    for (Index i = 0; i < static_cast<Index>(v.size()); ++i)
+      v[static_cast<std::size_t>(i)] *= patterns.at(i / d_head)(at, a);
+    std::vector<double> sum = test::multiply(std::span<const double>(v), first.W_O, {});
+    const std::vector<double> own = x(a);
+    for (std::size_t i = 0; a == at && i < sum.size(); ++i) sum[i] += own[i];
+    return sum;
+  };
+  const auto of_head = [&](Site site, Index at) {
+    const double* row = trace.at(site_name(site, 1)).data() + (at * config.n_heads + head) * d_head;
+    return std::vector<double>(row, row + d_head);
+  };
+  for (const ScoreSide side : {ScoreSide::query, ScoreSide::key}) {
+    const bool q = side == ScoreSide::query;
+    const Index at = q ? query : key;
+    const std::vector<double> other = q ? of_head(Site::k, key) : of_head(Site::q, query);
+    const ScoreSources sources = expand_score_sources(model, trace, {1, head, query, key}, side);
+    ASSERT_EQ(static_cast<Index>(sources.positions.size()), at + 1);
+    for (Index a = 0; a <= at; ++a) {
+      const auto all = test::multiply(std::span<const double>(from_token(at, a)), q ? second.W_Q : second.W_K, {});
+      double intensity = 0.0;
+      for (Index i = 0; i < d_head; ++i)
+        intensity += all[static_cast<std::size_t>(head * d_head + i)] * other[static_cast<std::size_t>(i)];
+      EXPECT_NEAR(sources.positions[static_cast<std::size_t>(a)].value(),
+                  intensity / std::sqrt(static_cast<double>(d_head)), 1e-12);
+    }
+  }
+}
 
 /// The two-layer expansion as it is written: S = X1 W_QK X1^T / sqrt(d_head), X1 = X + sum_h A^h X W_OV^h, by products
 /// of whole matrices.

@@ -8,6 +8,7 @@
 #include "json_option.h"
 #include "kirchhoff/io/numpy_file.h"
 #include "kirchhoff/study/path_json.h"
+#include "path_view.h"
 #include "progress_printer.h"
 #include "readout_option.h"
 #include "selectors.h"
@@ -31,10 +32,6 @@ struct PathsCommand {
 
   MlpPaths mlps() const { return mlp == "linear" ? MlpPaths::linear : MlpPaths::recorded; }
 };
-
-std::string path_count(double count) {
-  return count < 1e9 ? fmt::format("{:.0f}", count) : fmt::format("{:.1e}", count);
-}
 
 std::vector<std::string> path_assumptions(const ModelConfig& config, const PathsCommand& options) {
   std::vector<std::string> lines = {
@@ -81,18 +78,6 @@ std::vector<double> read_direction(const Subject& subject, const PathsCommand& o
         "option '--direction': '{}' has {} numbers, the stream of this model {}", *options.direction, values.size(),
         d_model);
   return {values.data(), values.data() + values.size()};
-}
-
-std::string path_list(const Session& session, const PathExpansion& expansion) {
-  const double largest = expansion.paths.empty() ? 1.0 : std::abs(expansion.paths.front().value);
-  Table table({{"path"}, {"value", true}, {""}});
-  for (const StreamPath& path : expansion.paths)
-    table.add(
-        {fmt::format("{}", fmt::join(path.nodes, " → ")), signed_value(path.value), signed_bar(path.value, largest)});
-  table.add(
-      {fmt::format("{} paths not listed", path_count(expansion.rest_count)), signed_value(expansion.rest_sum), ""});
-  table.add({{"total", Style::strong}, signed_value(expansion.total), ""});
-  return table.render(session.out);
 }
 
 std::string order_list(const Session& session, const PathExpansion& expansion, bool linear) {
@@ -160,7 +145,7 @@ int paths_command(Session& session, const Command& command, const PathsCommand& 
   }
   session.out.write(header(session, subject, target_name(subject, options, expansion)));
   session.out.write(fmt::format("\n{}\n", session.out.paint(Style::title, "Paths through the residual stream")));
-  session.out.write(path_list(session, expansion));
+  session.out.write(paths_table(session, expansion));
   session.out.write(fmt::format("\n{}", order_list(session, expansion, options.mlps() == MlpPaths::linear)));
   session.out.write(fmt::format("\n  model's own {:+.4f}; closure {}\n", expansion.own,
                                 session.out.paint(expansion.closure <= 1e-5 ? Style::good : Style::error,

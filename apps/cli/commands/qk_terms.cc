@@ -1,6 +1,6 @@
 #include "kirchhoff/observe/qk_terms.h"
 
-#include <algorithm>  // for max_element, min
+#include <algorithm>  // for max, max_element, min
 #include <cmath>      // for abs
 #include <memory>     // for make_shared
 
@@ -9,6 +9,8 @@
 #include "json_option.h"
 #include "kirchhoff/engine/sites.h"
 #include "kirchhoff/study/path_json.h"
+#include "path_view.h"
+#include "progress_printer.h"
 #include "selectors.h"
 #include "subject.h"
 #include "table.h"
@@ -23,7 +25,11 @@ struct QkTermsCommand {
   std::string head;
   std::string query = "-1";
   std::optional<std::string> key;
+  std::string by = "writer", mlp = "recorded";
+  Index order = 2;
   Index top = 12;
+
+  MlpPaths mlps() const { return mlp == "linear" ? MlpPaths::linear : MlpPaths::recorded; }
 };
 
 Index one_position(const std::string& text, const char* option, Index length) {
@@ -39,13 +45,24 @@ Index favourite_key(const Trace& trace, Index layer, Index head, Index query) {
   return std::max_element(row.begin(), row.end()) - row.begin();
 }
 
-std::vector<std::string> score_assumptions(const ModelConfig& config, bool soft_capped) {
-  std::vector<std::string> lines = {"a head's or MLP's output is one writer, whatever it was made from"};
+std::vector<std::string> score_assumptions(const ModelConfig& config, const QkTermsCommand& options) {
+  std::vector<std::string> lines;
+  if (options.by == "writer") {
+    lines.emplace_back("a head's or MLP's output is one writer, whatever it was made from");
+  } else {
+    lines.emplace_back("each side is taken apart with the other one whole; earlier patterns are held");
+    if (!config.attn_only)
+      lines.emplace_back(options.mlps() == MlpPaths::recorded
+                             ? "an MLP is a source where it sits: what wrote its input is not asked"
+                             : "an MLP is a node, by its Jacobian at what it read; what its output is beyond that is a "
+                               "source where it sits");
+  }
   if (config.norm != NormKind::none && config.pre_norm)
     lines.emplace_back("the divisors of norms are held at their values in this run");
   if (config.positions == Positions::rotary)
     lines.emplace_back("queries and keys are rotated to their positions: another distance gives other terms");
-  if (soft_capped) lines.emplace_back("the terms sum to the score before its soft-cap, which is not linear");
+  if (config.attn_softcap > 0.0)
+    lines.emplace_back("the terms sum to the score before its soft-cap, which is not linear");
   return lines;
 }
 
@@ -91,6 +108,152 @@ std::string groups_table(const Session& session, const QkExpansion& score) {
   return table.render(session.out);
 }
 
+/// A score of this run.
+struct ScoreStudy {
+  const QkTermsCommand& options;
+  const Subject& subject;
+  const Trace& trace;
+  ScoreTarget target;
+
+  double attention() const {
+    return static_cast<double>(trace.at(site_name(Site::pattern, target.layer))
+                                   .view<4>()
+                                   .at(0)
+                                   .at(target.head)
+                                   .row(target.query_pos)[static_cast<std::size_t>(target.key_pos)]);
+  }
+  double score() const {
+    return static_cast<double>(trace.at(site_name(Site::attn_scores, target.layer))
+                                   .view<4>()
+                                   .at(0)
+                                   .at(target.head)
+                                   .row(target.query_pos)[static_cast<std::size_t>(target.key_pos)]);
+  }
+};
+
+std::string closure_text(const Session& session, double closure) {
+  return session.out.paint(closure <= 1e-5 ? Style::good : Style::error, fmt::format("{:.1e}", closure));
+}
+
+void write_score_title(Session& session, const ScoreStudy& study, double closure) {
+  const ScoreTarget& target = study.target;
+  session.out.write(header(session, study.subject));
+  session.out.write(fmt::format(
+      "\n{}\n", session.out.paint(
+                    Style::title,
+                    fmt::format("Score of head {} from {} to {}", head_name(target.layer, target.head),
+                                study.subject.shown_at(target.query_pos), study.subject.shown_at(target.key_pos)))));
+  session.out.write(fmt::format("  score {:+.4f}, attention {:.3f}\n  closure {}\n\n", study.score(), study.attention(),
+                                closure_text(session, closure)));
+}
+
+void write_score_notes(Session& session, const ScoreStudy& study) {
+  session.out.write(
+      note(session.out, "scores enter a softmax: only differences between keys of one query move attention"));
+  session.out.write(note(session.out, "closure: |sum − score|, relative to the size of the terms"));
+  for (const std::string& line : score_assumptions(study.subject.model.config, study.options))
+    session.out.write(note(session.out, line));
+  session.out.write(next_line(session, "attn", study.subject,
+                              fmt::format("--head {}", head_name(study.target.layer, study.target.head))));
+}
+
+/// What every reading of a score says first.
+Json score_result(Session& session, const ScoreStudy& study) {
+  Json result = new_result("qk_terms", session, study.subject);
+  result.update({{"by", study.options.by},
+                 {"head", head_name(study.target.layer, study.target.head)},
+                 {"query", study.target.query_pos},
+                 {"key", study.target.key_pos},
+                 {"score", study.score()},
+                 {"attention", study.attention()}});
+  return result;
+}
+
+int print_score(Session& session, const ScoreStudy& study, const Json& found) {
+  Json result = score_result(session, study);
+  result.update(found);
+  result["assumptions"] = score_assumptions(study.subject.model.config, study.options);
+  study.options.json.print(session, result);
+  return 0;
+}
+
+int score_by_writer(Session& session, const ScoreStudy& study) {
+  const QkExpansion score = expand_score(study.subject.model, study.trace, study.target, study.options.top);
+  if (study.options.json.wanted()) return print_score(session, study, to_json(score));
+  write_score_title(session, study, score.closure);
+  session.out.write(groups_table(session, score));
+  session.out.write("\n" +
+                    writers_table(session, study.subject, "written to the key by", score.keys, study.options.top));
+  session.out.write("\n" +
+                    writers_table(session, study.subject, "written to the query by", score.queries, study.options.top));
+  session.out.write("\n" + pairs_table(session, score) + "\n");
+  write_score_notes(session, study);
+  return 0;
+}
+
+int score_by_path(Session& session, const ScoreStudy& study) {
+  const auto expand = [&](ScoreSide side) {
+    ProgressPrinter printer(session.err, session.quiet);
+    return expand_score_paths(study.subject.model, study.trace, study.target, side,
+                              {.order = study.options.order,
+                               .top = study.options.top,
+                               .mlp = study.options.mlps(),
+                               .progress = printer.callback()});
+  };
+  const PathExpansion query = expand(ScoreSide::query), key = expand(ScoreSide::key);
+  if (study.options.json.wanted()) return print_score(session, study, score_json(query, key));
+  write_score_title(session, study, std::max(query.closure, key.closure));
+  session.out.write(
+      fmt::format("{}\n{}\n", session.out.paint(Style::title, "Paths to the key"), paths_table(session, key)));
+  session.out.write(
+      fmt::format("{}\n{}\n", session.out.paint(Style::title, "Paths to the query"), paths_table(session, query)));
+  write_score_notes(session, study);
+  return 0;
+}
+
+std::string tokens_table(const Session& session, const Subject& subject, const ScoreSources& sources) {
+  double largest = 0.0, mlps = 0.0, biases = 0.0;
+  for (const ScoreSource& source : sources.positions) {
+    largest = std::max(largest, std::abs(source.value()));
+    mlps += std::abs(source.mlp);
+    biases += std::abs(source.bias);
+  }
+  std::vector<Column> columns = {
+      {sources.side == ScoreSide::key ? "the key came from" : "the query came from"}, {"value", true}, {""}};
+  if (mlps + biases > 0.0) columns.push_back({"embedding", true});
+  if (mlps > 0.0) columns.push_back({"MLPs", true});
+  if (biases > 0.0) columns.push_back({"biases", true});
+  Table table(columns);
+  const auto row = [&](const Cell& name, double value, const Cell& bar, const ScoreSource* source) {
+    std::vector<Cell> cells = {name, signed_value(value), bar};
+    if (mlps + biases > 0.0) cells.push_back(source ? signed_value(source->embed) : Cell(""));
+    if (mlps > 0.0) cells.push_back(source ? signed_value(source->mlp) : Cell(""));
+    if (biases > 0.0) cells.push_back(source ? signed_value(source->bias) : Cell(""));
+    table.add(std::move(cells));
+  };
+  for (std::size_t pos = 0; pos < sources.positions.size(); ++pos) {
+    const ScoreSource& source = sources.positions[pos];
+    row({subject.shown_at(static_cast<Index>(pos)), Style::token}, source.value(), signed_bar(source.value(), largest),
+        &source);
+  }
+  if (sources.constant != 0.0) row("its own constants", sources.constant, "", nullptr);
+  row({"total", Style::strong}, sources.sum, "", nullptr);
+  return table.render(session.out);
+}
+
+int score_by_token(Session& session, const ScoreStudy& study) {
+  const auto expand = [&](ScoreSide side) {
+    return expand_score_sources(study.subject.model, study.trace, study.target, side, study.options.mlps());
+  };
+  const ScoreSources query = expand(ScoreSide::query), key = expand(ScoreSide::key);
+  if (study.options.json.wanted()) return print_score(session, study, score_json(query, key));
+  write_score_title(session, study, std::max(query.closure, key.closure));
+  session.out.write(tokens_table(session, study.subject, key) + "\n");
+  session.out.write(tokens_table(session, study.subject, query) + "\n");
+  write_score_notes(session, study);
+  return 0;
+}
+
 int qk_terms_command(Session& session, const Command& command, const QkTermsCommand& options) {
   check(!options.head.empty(), ErrorCode::usage, "option '--head' is missing: the head whose score is taken apart");
   check(options.top >= 0, ErrorCode::usage, "option '--top': {} is not a number of terms", options.top);
@@ -101,41 +264,17 @@ int qk_terms_command(Session& session, const Command& command, const QkTermsComm
         heads.size());
   const auto [layer, head] = heads.front();
   const Index query = one_position(options.query, "--query", subject.length());
-  std::vector<std::string> sites = qk_sites(config, layer);
+  check(options.order >= 0, ErrorCode::usage, "option '--order': {} is not a number of nodes", options.order);
+  std::vector<std::string> sites =
+      options.by == "writer" ? qk_sites(config, layer) : score_path_sites(config, layer, options.mlps());
   sites.push_back(site_name(Site::pattern, layer));
   const Trace trace = run_subject(session, subject, sites, LogitPositions::none);
   const Index key =
       options.key ? one_position(*options.key, "--key", subject.length()) : favourite_key(trace, layer, head, query);
-  const QkExpansion score = expand_score(subject.model, trace, {layer, head, query, key}, options.top);
-  const auto attention = static_cast<double>(
-      trace.at(site_name(Site::pattern, layer)).view<4>().at(0).at(head).row(query)[static_cast<std::size_t>(key)]);
-
-  if (options.json.wanted()) {
-    Json result = new_result("qk_terms", session, subject);
-    result.update(to_json(score));
-    result["attention"] = attention;
-    result["assumptions"] = score_assumptions(config, score.soft_capped);
-    options.json.print(session, result);
-    return 0;
-  }
-  session.out.write(header(session, subject));
-  session.out.write(fmt::format(
-      "\n{}\n", session.out.paint(Style::title, fmt::format("Score of head {} from {} to {}", head_name(layer, head),
-                                                            subject.shown_at(query), subject.shown_at(key)))));
-  session.out.write(fmt::format(
-      "  score {:+.4f}, attention {:.3f}\n  closure {}\n\n", score.own, attention,
-      session.out.paint(score.closure <= 1e-5 ? Style::good : Style::error, fmt::format("{:.1e}", score.closure))));
-  session.out.write(groups_table(session, score));
-  session.out.write("\n" + writers_table(session, subject, "written to the key by", score.keys, options.top));
-  session.out.write("\n" + writers_table(session, subject, "written to the query by", score.queries, options.top));
-  session.out.write("\n" + pairs_table(session, score) + "\n");
-  session.out.write(
-      note(session.out, "scores enter a softmax: only differences between keys of one query move attention"));
-  session.out.write(note(session.out, "closure: |sum − score|, relative to the size of the terms"));
-  for (const std::string& line : score_assumptions(config, score.soft_capped))
-    session.out.write(note(session.out, line));
-  session.out.write(next_line(session, "attn", subject, fmt::format("--head {}", head_name(layer, head))));
-  return 0;
+  const ScoreStudy study{options, subject, trace, {layer, head, query, key}};
+  if (options.by == "path") return score_by_path(session, study);
+  if (options.by == "token") return score_by_token(session, study);
+  return score_by_writer(session, study);
 }
 
 }  // namespace
@@ -148,7 +287,15 @@ void add_qk_terms(Command& root, Session& session) {
   command.option("--head", "L.H", options->head, "the head, e.g. 1.3");
   command.option("--query", "POS", options->query, "the query's position (default -1)");
   command.option("--key", "POS", options->key, "the key's position (default: where the query looks most)");
-  command.option("--top", "N", options->top, "writers and pairs to list (default 12)");
+  command.option("--by", "WHAT", options->by,
+                 "writer: what wrote to the stream last; path: through earlier heads; token: where it came from "
+                 "(default writer)",
+                 {"writer", "path", "token"});
+  command.option("--order", "N", options->order, "with --by path: tell paths of up to N nodes apart (default 2)");
+  command.option("--mlp", "HOW", options->mlp,
+                 "with --by path or token: an MLP is a source (recorded), or a node by its Jacobian (linear)",
+                 {"recorded", "linear"});
+  command.option("--top", "N", options->top, "writers and pairs, or paths, to list (default 12)");
   options->json.declare(command);
   command.on_run([&session, &command, options] { return qk_terms_command(session, command, *options); });
 }

@@ -4,6 +4,7 @@
 
 #include "kirchhoff/engine/run.h"
 #include "kirchhoff/model/model.h"
+#include "kirchhoff/observe/paths.h"
 
 namespace kirchhoff {
 
@@ -61,5 +62,47 @@ std::vector<std::string> qk_sites(const ModelConfig& config, Index layer);
 /// query does not see).
 template <class Real>
 QkExpansion expand_score(const Model& model, const BasicTrace<Real>& trace, const ScoreTarget& target, Index top = 20);
+
+/// Which of the two is taken apart, the other being whole.
+enum class ScoreSide { query, key };
+
+/// The sites that expand_score_paths and expand_score_sources read.
+std::vector<std::string> score_path_sites(const ModelConfig& config, Index layer, MlpPaths mlp = MlpPaths::recorded);
+
+/// The score as a sum over the paths that lead to one side: with the other side whole it is a direction of the stream
+/// that enters the layer, read at the side's position (`StreamTarget`; the score's own constants, "a5.b_K" and the
+/// "pos" of Shortformer models, are paths of their own). `own` is the score before its soft-cap and ALiBi's bias.
+/// "Which upstream path made this key match." Patterns and the divisors of norms are held. Errors: as expand_score and
+/// expand_paths.
+template <class Real>
+PathExpansion expand_score_paths(const Model& model, const BasicTrace<Real>& trace, const ScoreTarget& target,
+                                 ScoreSide side, const PathOptions& options = {});
+
+/// What the sources at one position of the prompt give a side of a score, through all paths.
+struct ScoreSource {
+  double embed = 0.0;  ///< token and position embedding
+  double mlp = 0.0;    ///< MLPs' recorded outputs there (of linear MLPs what is constant of them)
+  double bias = 0.0;   ///< of attention: b_V, b_O, norms'
+  double value() const { return embed + mlp + bias; }
+};
+
+/// A score by token.
+struct ScoreSources {
+  ScoreTarget target;  ///< positions resolved
+  ScoreSide side{};
+  std::vector<ScoreSource> positions{};  ///< of every position that the side's position sees
+  double constant = 0.0;  ///< what the side has beside the stream: its projection's bias, Shortformer's position
+  double sum = 0.0;       ///< of everything
+  double own = 0.0;       ///< the score before its soft-cap and ALiBi's bias
+  double closure = 0.0;   ///< |sum - own| / sum of |terms|
+};
+
+/// The score as a sum over the positions where what wrote one side came from, through every path of heads with frozen
+/// patterns (and of linear MLPs, on demand): in a two-layer attention-only model the "token-level intensities" of
+/// Elhage et al. 2021, q_i . kc[j, a] / sqrt(d_head), kc[j, a] = W_K ([a = j] x_a + sum over h of A^h[j, a] W_OV^h
+/// x_a). One backward sweep. In the precision of the trace.
+template <class Real>
+ScoreSources expand_score_sources(const Model& model, const BasicTrace<Real>& trace, const ScoreTarget& target,
+                                  ScoreSide side, MlpPaths mlp = MlpPaths::recorded);
 
 }  // namespace kirchhoff
