@@ -1,7 +1,7 @@
 #include "figures.h"
 
 #include <algorithm>  // for find, sort, stable_sort, unique
-#include <cmath>      // for abs, nan
+#include <cmath>      // for abs, exp, nan
 
 #include "attribution_view.h"
 
@@ -26,13 +26,9 @@ Index place_in(const Heads& heads, std::pair<Index, Index> head) {
   return std::find(heads.begin(), heads.end(), head) - heads.begin();
 }
 
-Heads sorted_ends(const Composition& composition, bool readers) {
-  Heads heads;
-  for (const CompositionPair& pair : composition.pairs)
-    heads.push_back(readers ? std::pair(pair.to_layer, pair.to_head) : std::pair(pair.from_layer, pair.from_head));
+void make_set(Heads& heads) {
   std::sort(heads.begin(), heads.end());
   heads.erase(std::unique(heads.begin(), heads.end()), heads.end());
-  return heads;
 }
 
 std::vector<std::string> names_of(const Heads& heads) {
@@ -96,23 +92,45 @@ draw::Figure eigenvalue_figure(draw::Caption caption, std::span<const std::compl
 }
 
 draw::Figure composition_figure(draw::Caption caption, const Composition& composition) {
-  const Heads writers = sorted_ends(composition, false), readers = sorted_ends(composition, true);
+  constexpr std::size_t kEdges = 40;  // of a kind: more would be a tangle
+  using Score = double (*)(const CompositionPair&);
+  const std::pair<const char*, Score> kinds[] = {{"Q: queries", [](const CompositionPair& p) { return p.q; }},
+                                                 {"K: keys", [](const CompositionPair& p) { return p.k; }},
+                                                 {"V: values", [](const CompositionPair& p) { return p.v; }}};
+  std::vector<std::vector<CompositionPair>> shown;
+  Heads writers, readers;
+  for (const auto& [title, score] : kinds) {
+    const auto above = [score = score, &composition](const CompositionPair& p) {
+      return std::abs(score(p) - composition.baseline);
+    };
+    std::vector<CompositionPair> pairs = composition.pairs;
+    std::stable_sort(pairs.begin(), pairs.end(),
+                     [&](const CompositionPair& a, const CompositionPair& b) { return above(a) > above(b); });
+    if (pairs.size() > kEdges) pairs.resize(kEdges);
+    for (const CompositionPair& pair : pairs) {
+      writers.emplace_back(pair.from_layer, pair.from_head);
+      readers.emplace_back(pair.to_layer, pair.to_head);
+    }
+    shown.push_back(std::move(pairs));
+  }
+  make_set(writers);
+  make_set(readers);
   draw::Bipartite diagram{.left = names_of(writers),
                           .right = names_of(readers),
                           .left_axis = "writes",
                           .right_axis = "reads",
                           .weight_name = "score − 1/√d_model"};
-  using Score = double (*)(const CompositionPair&);
-  const std::pair<const char*, Score> kinds[] = {{"Q: queries", [](const CompositionPair& p) { return p.q; }},
-                                                 {"K: keys", [](const CompositionPair& p) { return p.k; }},
-                                                 {"V: values", [](const CompositionPair& p) { return p.v; }}};
-  for (const auto& [title, score] : kinds) {
-    draw::Bipartite::Panel panel{.title = title, .edges = {}};
-    for (const CompositionPair& pair : composition.pairs)
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    draw::Bipartite::Panel panel{.title = kinds[i].first, .edges = {}};
+    for (const CompositionPair& pair : shown[i])
       panel.edges.push_back({place_in(writers, {pair.from_layer, pair.from_head}),
-                             place_in(readers, {pair.to_layer, pair.to_head}), score(pair) - composition.baseline});
+                             place_in(readers, {pair.to_layer, pair.to_head}),
+                             kinds[i].second(pair) - composition.baseline});
     diagram.panels.push_back(std::move(panel));
   }
+  if (composition.pairs.size() > kEdges)
+    caption.notes.push_back(
+        fmt::format("of each kind the {} of {} pairs that are farthest from chance", kEdges, composition.pairs.size()));
   return {std::move(caption), std::move(diagram)};
 }
 
@@ -182,6 +200,44 @@ draw::Figure terms_figure(draw::Caption caption, const TermImportance& terms) {
     }
   caption.notes.push_back(fmt::format("uniform guess {:.4f}, model {:.4f} nats; closure {:.1e}", terms.uniform,
                                       terms.full.value, terms.closure));
+  return {std::move(caption), std::move(bars)};
+}
+
+draw::Figure icl_figure(draw::Caption caption, std::span<const PositionLoss> positions,
+                        std::span<const PositionBin> bins) {
+  draw::Curves curves{.x_axis = "position of the predicted token, from 0", .y_axis = "loss, nats", .log_x = true};
+  draw::Curves::Curve loss{.name = "each position", .x = {}, .y = {}}, means{.name = "half-octaves", .x = {}, .y = {}};
+  for (const PositionLoss& at : positions) {
+    loss.x.push_back(static_cast<double>(at.position));
+    loss.y.push_back(at.loss.value);
+  }
+  for (const PositionBin& bin : bins) {
+    means.x.push_back(std::exp(bin.log_position));
+    means.y.push_back(bin.loss);
+  }
+  curves.curves.push_back(std::move(loss));
+  curves.curves.push_back(std::move(means));
+  return {std::move(caption), std::move(curves)};
+}
+
+draw::Figure changes_figure(draw::Caption caption, const Json& list, const std::string& key, Index top) {
+  draw::Bars bars{.value_axis = key == "loss_change" ? "change of the loss, nats" : "change of the metric"};
+  for (const Json& one : list) bars.bars.push_back({one.at("node").get<std::string>(), one.at(key).get<double>()});
+  std::stable_sort(bars.bars.begin(), bars.bars.end(), [](const draw::Bars::Bar& a, const draw::Bars::Bar& b) {
+    return std::abs(a.value) > std::abs(b.value);
+  });
+  if (static_cast<Index>(bars.bars.size()) > top) bars.bars.resize(static_cast<std::size_t>(top));
+  return {std::move(caption), std::move(bars)};
+}
+
+draw::Figure paths_figure(draw::Caption caption, const PathExpansion& expansion) {
+  draw::Bars bars{.value_axis = "value"};
+  for (const StreamPath& path : expansion.paths)
+    bars.bars.push_back({fmt::format("{}", fmt::join(path.nodes, " → ")), path.value});
+  if (expansion.rest_count > 0.0)
+    bars.bars.push_back({fmt::format("{:.4g} others", expansion.rest_count), expansion.rest_sum});
+  bars.bars.push_back({"total", expansion.total});
+  caption.notes.push_back(fmt::format("model's own {:.4f}; closure {:.1e}", expansion.own, expansion.closure));
   return {std::move(caption), std::move(bars)};
 }
 

@@ -7,7 +7,9 @@
 
 #include "corpus_subject.h"
 #include "kirchhoff/draw/figure.h"
+#include "kirchhoff/observe/in_context.h"
 #include "kirchhoff/observe/lens.h"
+#include "kirchhoff/observe/paths.h"
 #include "kirchhoff/observe/term_importance.h"
 #include "kirchhoff/tensor/view.h"
 #include "kirchhoff/weights/composition.h"
@@ -42,6 +44,16 @@ draw::Figure positions_figure(draw::Caption caption, const Subject& subject, std
 
 /// What each order of the path expansion lowers the loss by, and what its splits do.
 draw::Figure terms_figure(draw::Caption caption, const TermImportance& terms);
+
+/// The loss of each token of a window and of half-octaves of them, over the logarithm of the position.
+draw::Figure icl_figure(draw::Caption caption, std::span<const PositionLoss> positions,
+                        std::span<const PositionBin> bins);
+
+/// The `top` largest values of `key` in a list of {"node", key}: what ablations change.
+draw::Figure changes_figure(draw::Caption caption, const Json& list, const std::string& key, Index top);
+
+/// The paths that are told apart, those that are not as one, and the total.
+draw::Figure paths_figure(draw::Caption caption, const PathExpansion& expansion);
 
 /// A number for each head, [layer, head], a panel each; `full` as in Heatmap.
 struct HeadGrid {

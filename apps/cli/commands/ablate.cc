@@ -7,11 +7,12 @@
 #include "attribution_view.h"
 #include "commands.h"
 #include "corpus_subject.h"
-#include "json_option.h"
+#include "figures.h"
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/study/ablation_study.h"
 #include "kirchhoff/study/patch_json.h"
 #include "progress_printer.h"
+#include "result_output.h"
 #include "selectors.h"
 #include "subject.h"
 #include "table.h"
@@ -24,7 +25,7 @@ struct AblateCommand {
   PromptOptions prompt;
   CorpusCommandOptions text;
   TargetOptions target;
-  JsonOption json;
+  ResultOutput output;
   AblationCommandOptions ablation;
   std::optional<std::string> heads, mlps, corrupt, corrupt_ids;
   bool all = false, together = false;
@@ -95,7 +96,7 @@ int ablate_prompt_command(Session& session, const Command& command, const Ablate
   std::vector<double> changes;
   for (const double value : result.values) changes.push_back(value - result.clean);
 
-  if (options.json.wanted()) {
+  if (options.output.wanted()) {
     Json json = new_result("ablate", session, subject);
     json["metric"] = to_json(metric, subject.names());
     json["ablation"] = to_json(ablation);
@@ -105,8 +106,12 @@ int ablate_prompt_command(Session& session, const Command& command, const Ablate
     for (std::size_t i = 0; i < nodes.size(); ++i)
       json["ablations"].push_back(
           {{"node", nodes[i].name()}, {"metric", result.values[i]}, {"metric_change", changes[i]}});
-    options.json.print(session, json);
-    return 0;
+    options.output.write(session, json, [&] {
+      return changes_figure(caption("Without a head or an MLP", subject, metric_name(subject, target),
+                                    {ablation_text(ablation, result.baseline)}),
+                            json["ablations"], "metric_change", options.top);
+    });
+    if (!options.output.screen()) return 0;
   }
   session.out.write(header(session, subject, metric_name(subject, target)));
   session.out.write(fmt::format("\n{}\n", session.out.paint(Style::title, "Without a head or an MLP")));
@@ -144,14 +149,18 @@ int ablate_text_command(Session& session, const AblateCommand& options) {
     return study_ablations(subject.model, subject.corpus.windows, nodes, studying);
   }();
 
-  if (options.json.wanted()) {
+  if (options.output.wanted()) {
     Json json = new_result("ablate", session, subject);
     json["ablation"] = to_json(studying.ablation);
     json["late"] = options.late;
     json["early"] = options.early;
     json.update(to_json(study));
-    options.json.print(session, json);
-    return 0;
+    options.output.write(session, json, [&] {
+      return changes_figure(
+          caption("Without a head or an MLP", subject, {ablation_text(studying.ablation, study.baseline)}),
+          json["ablations"], "loss_change", options.top);
+    });
+    if (!options.output.screen()) return 0;
   }
   session.out.write(header(session, subject));
   session.out.write(fmt::format("\n{}\n", session.out.paint(Style::title, "Without a head or an MLP")));
@@ -187,6 +196,7 @@ int ablate_text_command(Session& session, const AblateCommand& options) {
 }
 
 int ablate_command(Session& session, const Command& command, const AblateCommand& options) {
+  options.output.validate();
   check(options.top >= 0, ErrorCode::usage, "option '--top': {} is not a number of lines", options.top);
   check(options.all || options.heads || options.mlps, ErrorCode::usage,
         "there is nothing to ablate: give '--head L.H', '--mlp L' or '--all'");
@@ -221,7 +231,7 @@ void add_ablate(Command& root, Session& session) {
   command.option("--late", "N", options->late, "the later token of the ICL score, from 0 (default 499)");
   command.option("--early", "N", options->early, "the earlier one (default 49)");
   command.option("--top", "N", options->top, "lines to list (default 20)");
-  options->json.declare(command);
+  options->output.declare(command, ResultOutput::Picture::drawn);
   command.on_run([&session, &command, options] { return ablate_command(session, command, *options); });
 }
 

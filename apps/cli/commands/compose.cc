@@ -4,12 +4,13 @@
 
 #include "attribution_view.h"
 #include "commands.h"
-#include "json_option.h"
+#include "figures.h"
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/study/circuit_json.h"
 #include "kirchhoff/study/party_json.h"
 #include "party_view.h"
 #include "progress_printer.h"
+#include "result_output.h"
 #include "selectors.h"
 #include "subject.h"
 #include "table.h"
@@ -20,7 +21,7 @@ namespace {
 
 struct ComposeCommand {
   ModelOptions model;
-  JsonOption json;
+  ResultOutput output;
   std::optional<std::string> from, to;
   std::string parties = "heads";
   Index top = 10, offset = 0;
@@ -108,6 +109,7 @@ std::string pair_lists(const Session& session, const Composition& all, const Com
 }
 
 int compose_command(Session& session, const ComposeCommand& options) {
+  options.output.validate();
   check(options.top >= 1, ErrorCode::usage, "option '--top': {} is less than 1", options.top);
   WeightsSubject subject;
   subject.opened = open_model(options.model.model);
@@ -143,7 +145,7 @@ int compose_command(Session& session, const ComposeCommand& options) {
   check(!all.pairs.empty() || ends.others, ErrorCode::usage,
         "no pair is left: heads of '--from' lie in earlier layers than those of '--to'");
   const std::vector<std::string> notes = compose_notes(subject, options, ends.others);
-  if (options.json.wanted()) {
+  if (options.output.wanted()) {
     Json result = new_result("compose", session, subject);
     result.update(to_json(all));
     if (ends.others) {
@@ -153,8 +155,12 @@ int compose_command(Session& session, const ComposeCommand& options) {
     result["raw"] = options.raw;
     result["offset"] = options.offset;
     result["assumptions"] = notes;
-    options.json.print(session, result);
-    return 0;
+    options.output.write(session, result, [&] {
+      check(!all.pairs.empty(), ErrorCode::usage,
+            "option '--output': a picture shows pairs of heads, and there is none");
+      return composition_figure(caption("Composition of heads", subject, notes), all);
+    });
+    if (!options.output.screen()) return 0;
   }
   session.out.write(model_line(session, subject));
   if (!all.pairs.empty()) session.out.write(pair_lists(session, all, options));
@@ -191,7 +197,7 @@ void add_compose(Command& root, Session& session) {
   command.flag("--induction-match", options->induction_match, "also the erratum's quantity, under its own name");
   command.option("--offset", "D", options->offset, "rotary positions: keys D behind the query (default 0)");
   command.flag("--raw", options->raw, "weights as in the file: no norm folded, nothing centred");
-  options->json.declare(command);
+  options->output.declare(command, ResultOutput::Picture::drawn);
   command.on_run([&session, options] { return compose_command(session, *options); });
 }
 

@@ -6,10 +6,11 @@
 #include "attribution_view.h"
 #include "commands.h"
 #include "corpus_subject.h"
-#include "json_option.h"
+#include "figures.h"
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/study/ablation_study.h"
 #include "progress_printer.h"
+#include "result_output.h"
 #include "selectors.h"
 #include "subject.h"
 #include "table.h"
@@ -20,7 +21,7 @@ namespace {
 struct IclCommand {
   ModelOptions model;
   CorpusCommandOptions text;
-  JsonOption json;
+  ResultOutput output;
   AblationCommandOptions ablation;
   Index late = 499, early = 49;
   std::optional<std::string> before, ablate;
@@ -72,6 +73,7 @@ std::string icl_ablations_table(const Session& session, const AblationStudy& stu
 }
 
 int icl_command(Session& session, const IclCommand& options) {
+  options.output.validate();
   check(options.early >= 1, ErrorCode::usage, "option '--early': nothing predicts token {}", options.early);
   check(options.late > options.early, ErrorCode::usage, "option '--late': token {} is not behind token {}",
         options.late, options.early);
@@ -119,7 +121,7 @@ int icl_command(Session& session, const IclCommand& options) {
                     "change of these losses since '{}', of length 1; negative: the ablation undoes the change",
                     *options.before));
   if (study) assumptions.push_back(ablation_text(studying.ablation, study->baseline));
-  if (options.json.wanted()) {
+  if (options.output.wanted()) {
     Json result = new_result("icl", session, subject);
     result.update(to_json(icl));
     result["bins"] = to_json(std::span<const PositionBin>(bins));
@@ -139,8 +141,10 @@ int icl_command(Session& session, const IclCommand& options) {
     if (study) result["ablation"]["baseline"] = study->baseline;
     result["ablations"] = study ? to_json(*study)["ablations"] : Json::array();
     result["assumptions"] = assumptions;
-    options.json.print(session, result);
-    return 0;
+    options.output.write(session, result, [&] {
+      return icl_figure(caption("Loss by position", subject, assumptions), positions, bins);
+    });
+    if (!options.output.screen()) return 0;
   }
   session.out.write(header(session, subject));
   session.out.write(fmt::format("\n{}\n", session.out.paint(Style::title, "In-context learning")));
@@ -174,7 +178,7 @@ void add_icl(Command& root, Session& session) {
   command.option("--before", "MODEL2", options->before, "an earlier state of the model: the before-and-after vector");
   command.option("--ablate", "L.H,..", options->ablate, "heads to ablate, one at a time");
   options->ablation.declare(command);
-  options->json.declare(command);
+  options->output.declare(command, ResultOutput::Picture::drawn);
   command.on_run([&session, options] { return icl_command(session, *options); });
 }
 

@@ -5,12 +5,13 @@
 
 #include "attribution_view.h"
 #include "commands.h"
-#include "json_option.h"
+#include "figures.h"
 #include "kirchhoff/io/numpy_file.h"
 #include "kirchhoff/study/path_json.h"
 #include "path_view.h"
 #include "progress_printer.h"
 #include "readout_option.h"
+#include "result_output.h"
 #include "selectors.h"
 #include "subject.h"
 #include "table.h"
@@ -23,7 +24,7 @@ struct PathsCommand {
   PromptOptions prompt;
   TargetOptions target;
   ReadoutOption readout;
-  JsonOption json;
+  ResultOutput output;
   std::string pos = "-1", mlp = "recorded";
   std::optional<std::string> direction;
   std::optional<Index> layer;
@@ -127,6 +128,7 @@ PathExpansion find_paths(Session& session, const Subject& subject, const PathsCo
 }
 
 int paths_command(Session& session, const Command& command, const PathsCommand& options) {
+  options.output.validate();
   check(options.order >= 0, ErrorCode::usage, "option '--order': {} is not a number of nodes", options.order);
   check(options.top >= 0, ErrorCode::usage, "option '--top': {} is not a number of paths", options.top);
   const Subject subject = open_subject(session, command, options.model, options.prompt);
@@ -135,13 +137,18 @@ int paths_command(Session& session, const Command& command, const PathsCommand& 
         options.pos, positions.size());
   const PathExpansion expansion = find_paths(session, subject, options, positions.front());
 
-  if (options.json.wanted()) {
+  if (options.output.wanted()) {
     Json result = new_result("paths", session, subject);
     result.update(to_json(expansion, subject.names()));
     result["mlp"] = subject.model.config.attn_only ? Json(nullptr) : Json(options.mlp);
     result["assumptions"] = path_assumptions(subject.model.config, options);
-    options.json.print(session, result);
-    return 0;
+    options.output.write(session, result, [&] {
+      return paths_figure(
+          caption("Paths through the residual stream", subject, target_name(subject, options, expansion),
+                  path_assumptions(subject.model.config, options)),
+          expansion);
+    });
+    if (!options.output.screen()) return 0;
   }
   session.out.write(header(session, subject, target_name(subject, options, expansion)));
   session.out.write(fmt::format("\n{}\n", session.out.paint(Style::title, "Paths through the residual stream")));
@@ -178,7 +185,7 @@ void add_paths(Command& root, Session& session) {
                  "with --direction: of the stream that enters this layer (default: at the end)");
   command.option("--order", "N", options->order, "tell paths of up to N nodes (heads, linear MLPs) apart (default 2)");
   command.option("--top", "N", options->top, "paths to list (default 20)");
-  options->json.declare(command);
+  options->output.declare(command, ResultOutput::Picture::drawn);
   command.on_run([&session, &command, options] { return paths_command(session, command, *options); });
 }
 

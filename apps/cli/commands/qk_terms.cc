@@ -6,11 +6,11 @@
 
 #include "attribution_view.h"
 #include "commands.h"
-#include "json_option.h"
 #include "kirchhoff/engine/sites.h"
 #include "kirchhoff/study/path_json.h"
 #include "path_view.h"
 #include "progress_printer.h"
+#include "result_output.h"
 #include "selectors.h"
 #include "subject.h"
 #include "table.h"
@@ -21,7 +21,7 @@ namespace {
 struct QkTermsCommand {
   ModelOptions model;
   PromptOptions prompt;
-  JsonOption json;
+  ResultOutput output;
   std::string head;
   std::string query = "-1";
   std::optional<std::string> key;
@@ -169,17 +169,19 @@ Json score_result(Session& session, const ScoreStudy& study) {
   return result;
 }
 
-int print_score(Session& session, const ScoreStudy& study, const Json& found) {
+/// Writes the result where it is wanted; whether the screen is wanted, too.
+bool give_score(Session& session, const ScoreStudy& study, const Json& found) {
+  if (!study.options.output.wanted()) return true;
   Json result = score_result(session, study);
   result.update(found);
   result["assumptions"] = score_assumptions(study.subject.model.config, study.options);
-  study.options.json.print(session, result);
-  return 0;
+  study.options.output.write(session, result);
+  return study.options.output.screen();
 }
 
 int score_by_writer(Session& session, const ScoreStudy& study) {
   const QkExpansion score = expand_score(study.subject.model, study.trace, study.target, study.options.top);
-  if (study.options.json.wanted()) return print_score(session, study, to_json(score));
+  if (!give_score(session, study, to_json(score))) return 0;
   write_score_title(session, study, score.closure);
   session.out.write(groups_table(session, score));
   session.out.write("\n" +
@@ -201,7 +203,7 @@ int score_by_path(Session& session, const ScoreStudy& study) {
                                .progress = printer.callback()});
   };
   const PathExpansion query = expand(ScoreSide::query), key = expand(ScoreSide::key);
-  if (study.options.json.wanted()) return print_score(session, study, score_json(query, key));
+  if (!give_score(session, study, score_json(query, key))) return 0;
   write_score_title(session, study, std::max(query.closure, key.closure));
   session.out.write(
       fmt::format("{}\n{}\n", session.out.paint(Style::title, "Paths to the key"), paths_table(session, key)));
@@ -246,7 +248,7 @@ int score_by_token(Session& session, const ScoreStudy& study) {
     return expand_score_sources(study.subject.model, study.trace, study.target, side, study.options.mlps());
   };
   const ScoreSources query = expand(ScoreSide::query), key = expand(ScoreSide::key);
-  if (study.options.json.wanted()) return print_score(session, study, score_json(query, key));
+  if (!give_score(session, study, score_json(query, key))) return 0;
   write_score_title(session, study, std::max(query.closure, key.closure));
   session.out.write(tokens_table(session, study.subject, key) + "\n");
   session.out.write(tokens_table(session, study.subject, query) + "\n");
@@ -255,6 +257,7 @@ int score_by_token(Session& session, const ScoreStudy& study) {
 }
 
 int qk_terms_command(Session& session, const Command& command, const QkTermsCommand& options) {
+  options.output.validate();
   check(!options.head.empty(), ErrorCode::usage, "option '--head' is missing: the head whose score is taken apart");
   check(options.top >= 0, ErrorCode::usage, "option '--top': {} is not a number of terms", options.top);
   const Subject subject = open_subject(session, command, options.model, options.prompt);
@@ -296,7 +299,7 @@ void add_qk_terms(Command& root, Session& session) {
                  "with --by path or token: an MLP is a source (recorded), or a node by its Jacobian (linear)",
                  {"recorded", "linear"});
   command.option("--top", "N", options->top, "writers and pairs, or paths, to list (default 12)");
-  options->json.declare(command);
+  options->output.declare(command, ResultOutput::Picture::none);
   command.on_run([&session, &command, options] { return qk_terms_command(session, command, *options); });
 }
 

@@ -5,12 +5,12 @@
 
 #include "attribution_view.h"
 #include "commands.h"
-#include "json_option.h"
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/observe/paths.h"
 #include "kirchhoff/study/party_json.h"
 #include "party_view.h"
 #include "progress_printer.h"
+#include "result_output.h"
 #include "selectors.h"
 
 namespace kirchhoff::cli {
@@ -20,7 +20,7 @@ struct VirtualCommand {
   ModelOptions model;
   PromptOptions prompt;
   TargetOptions target;
-  JsonOption json;
+  ResultOutput output;
   std::optional<std::string> from, to, input, head;
   std::string pos = "-1";
   Index top = 10, directions = 3, offset = 0;
@@ -88,7 +88,7 @@ int weights_between(Session& session, const VirtualCommand& options) {
   }
   check(!all.empty(), ErrorCode::usage, "'{}' does not see what '{}' writes", node(to), node(from));
   const std::vector<std::string> notes = virtual_notes(subject, options, all);
-  if (options.json.wanted()) {
+  if (options.output.wanted()) {
     Json result = new_result("virtual", session, subject);
     result["weights"] = result["directions"] = Json::array();
     result["singular_values"] = Json::object();
@@ -101,8 +101,8 @@ int weights_between(Session& session, const VirtualCommand& options) {
     result["raw"] = options.raw;
     result["offset"] = options.offset;
     result["assumptions"] = notes;
-    options.json.print(session, result);
-    return 0;
+    options.output.write(session, result);
+    if (!options.output.screen()) return 0;
   }
   session.out.write(model_line(session, subject));
   for (const VirtualWeights& weights : all) session.out.write(virtual_sections(session, subject, weights));
@@ -134,13 +134,13 @@ int head_on_prompt(Session& session, const Command& command, const VirtualComman
       "pattern: the product of the heads' patterns, how much of what the first reads at a source arrives",
       "value: what arrives of the first head's values, patterns and norms' divisors held at their values in this run; "
       "the sum is that of all paths that end in these heads"};
-  if (options.json.wanted()) {
+  if (options.output.wanted()) {
     Json result = new_result("virtual_head", session, subject);
     result["head"] = node(chain);
     result.update(to_json(run, subject.names()));
     result["assumptions"] = notes;
-    options.json.print(session, result);
-    return 0;
+    options.output.write(session, result);
+    if (!options.output.screen()) return 0;
   }
   session.out.write(header(session, subject, metric_name(subject, run.target)));
   session.out.write(virtual_head_sections(session, subject, run, name(chain), options.top));
@@ -170,13 +170,13 @@ int bandwidth_command(Session& session, const VirtualCommand& options) {
       "where the mean score is largest at distance 0)"};
   if (subject.model.config.gated_mlp) notes.emplace_back("w_in of gated MLPs is W_in's, what the gate multiplies");
   if (subject.model.tied) notes.emplace_back("W_U is W_E in this model");
-  if (options.json.wanted()) {
+  if (options.output.wanted()) {
     Json result = new_result("bandwidth", session, subject);
     result.update(to_json(bandwidth));
     result["raw"] = options.raw;
     result["assumptions"] = notes;
-    options.json.print(session, result);
-    return 0;
+    options.output.write(session, result);
+    if (!options.output.screen()) return 0;
   }
   session.out.write(model_line(session, subject));
   session.out.write(bandwidth_sections(session, bandwidth, subject.model.config, options.top));
@@ -185,6 +185,7 @@ int bandwidth_command(Session& session, const VirtualCommand& options) {
 }
 
 int virtual_command(Session& session, const Command& command, const VirtualCommand& options) {
+  options.output.validate();
   check(options.top >= 1, ErrorCode::usage, "option '--top': {} is less than 1", options.top);
   check(options.directions >= 0, ErrorCode::usage, "option '--directions': {} is negative", options.directions);
   if (options.head) return head_on_prompt(session, command, options);
@@ -210,7 +211,7 @@ void add_virtual(Command& root, Session& session) {
   options->target.declare(command);
   command.option("--pos", "POS", options->pos, "with --head: the position where it arrives (default -1)");
   command.option("--top", "K", options->top, "entries to list (default 10)");
-  options->json.declare(command);
+  options->output.declare(command, ResultOutput::Picture::none);
   command.on_run([&session, &command, options] { return virtual_command(session, command, *options); });
 }
 
