@@ -49,6 +49,7 @@
 #include "kirchhoff/kernels/norm_backward.h"
 #include "kirchhoff/kernels/reference.h"
 #include "kirchhoff/kernels/rotary.h"
+#include "kirchhoff/kernels/row_maxima.h"
 #include "kirchhoff/kernels/softmax.h"
 #include "kirchhoff/model/config.h"
 #include "kirchhoff/model/corpus.h"

@@ -43,6 +43,8 @@ struct VectorKernels {
                       float* normalized);
   float (*rms_norm)(const float* x, Index n, const float* gain, const float* bias, float eps, float* out,
                     float* normalized);
+  /// -infinity for nothing; NaN never.
+  float (*maximum)(const float* x, Index n);
   void (*softmax)(const float* x, Index n, float* out);
   double (*log_sum_exp)(const float* x, Index n);
   void (*activate)(Activation activation, const float* x, Index n, float* out);

@@ -52,16 +52,19 @@ KIRCHHOFF_INLINE Vec lane_sums(const Vec* v) {
   return level[0];
 }
 
-/// By hand: clang 14 leaves a maximum over a loop scalar, whatever the pragma.
+KIRCHHOFF_INLINE Vec larger(Vec v, Vec tops) { return v > tops ? v : tops; }
+
+/// By hand: clang 14 leaves a maximum over a loop scalar, whatever the pragma. Four registers wide, since each maximum
+/// waits for the one before.
 float row_max(const float* x, Index n) {
-  Vec tops = broadcast(-__builtin_inff());
+  Vec tops[4];
+  for (Vec& lanes : tops) lanes = broadcast(-__builtin_inff());
   Index i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    const Vec v = load(x + i);
-    tops = v > tops ? v : tops;
-  }
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes)
+    for (Index part = 0; part < 4; ++part) tops[part] = larger(load(x + i + part * kLanes), tops[part]);
+  for (; i + kLanes <= n; i += kLanes) tops[0] = larger(load(x + i), tops[0]);
   float lanes[kLanes];
-  store(lanes, tops);
+  store(lanes, larger(larger(tops[0], tops[1]), larger(tops[2], tops[3])));
   float top = lanes[0];
   for (Index lane = 1; lane < kLanes; ++lane) top = lanes[lane] > top ? lanes[lane] : top;
   for (; i < n; ++i) top = x[i] > top ? x[i] : top;
@@ -495,10 +498,21 @@ void combine_rows(const SmallGemm& g) {
   for (; i < g.m; ++i) combine_panel<1>(g, i);
 }
 
-constexpr VectorKernels kTable = {layer_norm,    rms_norm,         softmax,           log_sum_exp,
-                                  activate,      activate_gated,   soft_cap,          norm_statistics,
-                                  norm_backward, softmax_backward, activate_backward, activate_gated_backward,
-                                  dot_rows,      combine_rows};
+constexpr VectorKernels kTable = {layer_norm,
+                                  rms_norm,
+                                  row_max,
+                                  softmax,
+                                  log_sum_exp,
+                                  activate,
+                                  activate_gated,
+                                  soft_cap,
+                                  norm_statistics,
+                                  norm_backward,
+                                  softmax_backward,
+                                  activate_backward,
+                                  activate_gated_backward,
+                                  dot_rows,
+                                  combine_rows};
 
 }  // namespace
 }  // namespace kirchhoff::kernels

@@ -4,6 +4,7 @@
 #include <limits>     // for numeric_limits
 
 #include "kirchhoff/kernels/gemm.h"
+#include "kirchhoff/kernels/row_maxima.h"
 #include "kirchhoff/weights/token_circuit.h"
 #include "weights/tiles.h"
 
@@ -133,11 +134,13 @@ std::vector<std::vector<CircuitEntry>> circuit_row_tops(const TokenCircuit& circ
   // What a value must exceed, side by side: looking it up in `best` would cost as much as passing over a run.
   std::vector<float> floors(rows, -std::numeric_limits<float>::infinity());
   tiles::stream(circuit, progress, [&](Index row, Index column, ConstMatrix tile) {
+    float maxima[tiles::kRows];
+    kernels::row_maxima(tile, maxima);
     for (Index r = 0; r < tile.dim[0]; ++r) {
       auto& own = best[static_cast<std::size_t>(row + r)];
       float& floor = floors[static_cast<std::size_t>(row + r)];
+      if (!(maxima[r] > floor)) continue;
       const float* x = tile.row(r).data();
-      if (!tiles::any_above(x, tile.dim[1], floor)) continue;
       for (Index j = 0; j < tile.dim[1]; j += kShortRun) {
         const Index n = std::min(kShortRun, tile.dim[1] - j);
         if (!tiles::any_above(x + j, n, floor)) continue;

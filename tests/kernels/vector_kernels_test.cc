@@ -47,6 +47,21 @@ TEST_P(VectorKernelsTest, SoftmaxForEveryLength) {
   }
 }
 
+TEST_P(VectorKernelsTest, MaximumForEveryLengthAndPlace) {
+  Random random(7);
+  EXPECT_EQ(table().maximum(nullptr, 0), -INFINITY);
+  for (Index n = 1; n < 150; ++n) {
+    std::vector<float> x = normals(n, random);
+    const auto largest = static_cast<std::size_t>(random.below(n));
+    x[largest] = 100.0F;
+    if (n > 1) x[(largest + 1) % x.size()] = NAN;
+    EXPECT_EQ(table().maximum(x.data(), n), 100.0F) << n;
+    for (float& value : x) value = -std::abs(value) - 1.0F;
+    const float top = x[largest] = -0.5F;
+    EXPECT_EQ(table().maximum(x.data(), n), top) << n;
+  }
+}
+
 TEST_P(VectorKernelsTest, NormsForEveryLength) {
   Random random(2);
   for (Index n = 1; n < 70; ++n) {
