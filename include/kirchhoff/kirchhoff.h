@@ -83,5 +83,6 @@
 #include "kirchhoff/weights/composition.h"
 #include "kirchhoff/weights/factored_matrix.h"
 #include "kirchhoff/weights/head_matrices.h"
+#include "kirchhoff/weights/qk_trace.h"
 #include "kirchhoff/weights/spectrum.h"
 #include "kirchhoff/weights/token_circuit.h"
