@@ -80,7 +80,8 @@ class Pointers : public ::testing::Test {
   }
 };
 
-// Rows without a target do not count: ideal heads score 1, those at p (the copy) and p - 1 score 0.
+// framework-math 22.12, 22.13: rows without a target do not count: ideal heads score 1, those at p (the copy) and p - 1
+// score 0.
 TEST_F(Pointers, InductionIsTheTokenAfterTheCopy) {
   const HeadScores after = of([](Index i) { return i - kPeriod + 1; });
   EXPECT_EQ(after.induction.value, 1.0);
@@ -120,7 +121,7 @@ TEST_F(Pointers, ShuffledTokensUnmaskAPositionalStripe) {
   EXPECT_EQ(head.induction.null.high, 1.0);
 }
 
-// Both ends of the range are reached: what raises the attended token alone, and what raises all others alone.
+// framework-math 22.15: both ends of the range are reached: what raises the attended token alone, and what raises all others alone.
 TEST_F(Pointers, CopyingReachesBothEnds) {
   const auto itself = [](Index i) { return i; };
   EXPECT_EQ(of(itself, true).copying->value, 1.0);
