@@ -104,6 +104,7 @@
 #include "kirchhoff/weights/head_matrices.h"
 #include "kirchhoff/weights/parties.h"
 #include "kirchhoff/weights/positional.h"
+#include "kirchhoff/weights/qk_trace.h"
 #include "kirchhoff/weights/skip_trigrams.h"
 #include "kirchhoff/weights/spectrum.h"
 #include "kirchhoff/weights/token_circuit.h"

@@ -74,29 +74,44 @@ std::vector<CopyingScore> CopyingReader::score(const Tokens& block, std::uint64_
     const float* pattern = trace.at(site_name(Site::pattern, layer)).data();  // [1, head, query, key]
     parallel_for(heads, [&](Index head) {
       CopyingScore& score = scores[static_cast<std::size_t>(layer * heads + head)];
-      std::vector<double> raises(static_cast<std::size_t>(m));
+      std::vector<double> logits(static_cast<std::size_t>(m));
       for (Index query = 0; query < n; ++query) {
-        double all = 0.0;
+        double raised = 0.0, lowered = 0.0;
         for (Index t = 0; t < m; ++t) {
           double logit = 0.0;
           for (Index i = 0; i < d_head; ++i)
             logit += static_cast<double>(z[(query * heads + head) * d_head + i]) *
                      static_cast<double>(through[t * heads * d_head + head * d_head + i]);
-          all += raises[static_cast<std::size_t>(t)] = std::max(0.0, logit);
-        }
-        if (all <= 0.0) {
-          ++score.skipped;
-          continue;
+          logits[static_cast<std::size_t>(t)] = logit;
+          raised += std::max(0.0, logit);
+          lowered += std::max(0.0, -logit);
         }
         const float* row = pattern + (head * n + query) * n;
         const auto attended = static_cast<std::size_t>(std::max_element(row, row + n) - row);
-        ++score.queries;
-        score.value += copying_score(raises[static_cast<std::size_t>(place[attended])], all);
-        score.null += copying_score(raises[static_cast<std::size_t>(drawn[static_cast<std::size_t>(query)])], all);
+        const double own = logits[static_cast<std::size_t>(place[attended])];
+        const double chance = logits[static_cast<std::size_t>(drawn[static_cast<std::size_t>(query)])];
+        if (raised > 0.0) {
+          double weighted = 0.0;
+          for (Index key = 0; key < n; ++key)
+            weighted += static_cast<double>(row[key]) *
+                        std::max(0.0, logits[static_cast<std::size_t>(place[static_cast<std::size_t>(key)])]);
+          ++score.queries;
+          score.value += copying_score(std::max(0.0, own), raised);
+          score.weighted += copying_score(weighted, raised);
+          score.null += copying_score(std::max(0.0, chance), raised);
+        } else {
+          ++score.skipped;
+        }
+        if (lowered > 0.0) {
+          ++score.lowering;
+          score.inhibition += copying_score(std::max(0.0, -own), lowered);
+          score.inhibition_null += copying_score(std::max(0.0, -chance), lowered);
+        }
       }
-      if (score.queries == 0) return;
-      score.value /= static_cast<double>(score.queries);
-      score.null /= static_cast<double>(score.queries);
+      const auto queries = static_cast<double>(std::max<Index>(1, score.queries));
+      for (double* sum : {&score.value, &score.weighted, &score.null}) *sum /= queries;
+      const auto lowering = static_cast<double>(std::max<Index>(1, score.lowering));
+      for (double* sum : {&score.inhibition, &score.inhibition_null}) *sum /= lowering;
     });
   }
   return scores;

@@ -10,7 +10,11 @@ namespace kirchhoff::observe {
 /// One head over one block of tokens.
 struct CopyingScore {
   double value = 0.0, null = 0.0;  ///< means over the queries that raise anything
+  double weighted = 0.0;           ///< the same of the attention-weighted raise of all attended tokens
   Index queries = 0, skipped = 0;  ///< how many do, and do not
+  /// The same with the sign of the head's output turned: the score of what it lowers.
+  double inhibition = 0.0, inhibition_null = 0.0;
+  Index lowering = 0;  ///< queries that lower anything
 };
 
 /// 4 r - 1 of one query, r = a / (a + T); a is one of the raises that T sums. T > 0.

@@ -2,6 +2,7 @@
 
 #include <algorithm>  // for find, max, swap, max_element
 #include <numeric>    // for iota
+#include <utility>    // for pair
 
 #include "kirchhoff/base/parallel.h"
 #include "kirchhoff/base/random.h"
@@ -61,21 +62,37 @@ struct PatternReader {
         sum += at(i, copy + shift);
     return sum / static_cast<double>(n - begin);
   }
-  /// Prefix matching by tokens; -1 if none repeats.
-  double prefix_matching(std::span<const TokenId> tokens) const {
-    double sum = 0.0;
-    Index rows = 0;
-    for (Index i = 0; i < n; ++i) {
-      bool repeated = false;
-      for (Index j = 1; j <= i; ++j)
-        if (tokens[static_cast<std::size_t>(j - 1)] == tokens[static_cast<std::size_t>(i)]) {
-          repeated = true;
-          sum += at(i, j);
-        }
-      rows += repeated;
+};
+
+/// Where a token stood before, by its identity alone.
+class EarlierCopies {
+ public:
+  explicit EarlierCopies(std::span<const TokenId> tokens) {
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const std::size_t before = copies_.size();
+      for (std::size_t j = 0; j < i; ++j)
+        if (tokens[j] == tokens[i]) copies_.emplace_back(static_cast<Index>(i), static_cast<Index>(j));
+      queries_ += copies_.size() > before;
     }
-    return rows > 0 ? sum / static_cast<double>(rows) : -1.0;
   }
+  bool none() const { return copies_.empty(); }
+  /// Attention to copy + shift, summed for each query that has copies: its mean over these queries.
+  double by_query(const PatternReader& pattern, Index shift) const {
+    return sum(pattern, shift) / static_cast<double>(queries_);
+  }
+  /// Its mean over all pairs.
+  double by_entry(const PatternReader& pattern, Index shift) const {
+    return sum(pattern, shift) / static_cast<double>(copies_.size());
+  }
+
+ private:
+  double sum(const PatternReader& pattern, Index shift) const {
+    double total = 0.0;
+    for (const auto& [query, copy] : copies_) total += pattern.at(query, copy + shift);
+    return total;
+  }
+  std::vector<std::pair<Index, Index>> copies_;  ///< (query, earlier copy)
+  Index queries_ = 0;
 };
 
 /// A score as it grows over the sequences.
@@ -95,9 +112,52 @@ struct Running {
 };
 
 struct HeadTotals {
-  Running previous, current, first, induction, duplicate, prefix, copying;
+  Running previous, current, first, induction, duplicate, prefix, copying, weighted, inhibition, entries, shuffled;
   Index skipped = 0;
+
+  void add_copying(const observe::CopyingScore& score) {
+    skipped += score.skipped;
+    if (score.queries > 0) {
+      copying.add(score.value, score.null);
+      weighted.add(score.weighted, score.null);
+    }
+    if (score.lowering > 0) inhibition.add(score.inhibition, score.inhibition_null);
+  }
+
+  HeadScores scores(Index layer, Index head) const {
+    HeadScores result;
+    result.layer = layer;
+    result.head = head;
+    result.previous_token = previous.score();
+    result.current_token = current.score();
+    result.first_token = first.score();
+    result.induction = induction.score();
+    result.duplicate_token = duplicate.score();
+    if (prefix.count > 0) result.prefix_matching = prefix.score();
+    if (copying.count > 0) result.copying = copying.score();
+    result.copying_skipped = skipped;
+    if (weighted.count > 0) result.copying_weighted = weighted.score();
+    if (inhibition.count > 0) result.inhibition = inhibition.score();
+    if (shuffled.count > 0) result.previous_token_shuffled = shuffled.score().value;
+    result.induction_per_entry = entries.score().value;
+    return result;
+  }
 };
+
+std::vector<HeadScores> scores_of(const std::vector<HeadTotals>& totals, Index heads) {
+  std::vector<HeadScores> result;
+  for (std::size_t i = 0; i < totals.size(); ++i)
+    result.push_back(totals[i].scores(static_cast<Index>(i) / heads, static_cast<Index>(i) % heads));
+  return result;
+}
+
+/// How many targets a query behind the first block has on average.
+double stripe_entries(const PeriodicTokens& sequence) {
+  const Index n = static_cast<Index>(sequence.tokens.size()), begin = sequence.offset + sequence.period;
+  Index pairs = 0;
+  for (Index i = begin; i < n; ++i) pairs += (i - sequence.offset) / sequence.period;
+  return static_cast<double>(pairs) / static_cast<double>(n - begin);
+}
 
 /// Of an even spread over what a causal query sees, rows 1 .. n-1.
 double even_attention(Index n) {
@@ -159,6 +219,7 @@ std::vector<HeadScores> score_heads(const Model& model, std::span<const Periodic
     const Trace trace = run(model, sequence.tokens, patterns), null = run(model, shuffled, patterns);
     const Index n = static_cast<Index>(sequence.tokens.size());
     const double even = even_attention(n);
+    const EarlierCopies copies(sequence.tokens);
     parallel_for(all, [&](Index i) {
       const Index layer = i / heads, head = i % heads;
       const auto read = [&](const Trace& of) {
@@ -171,37 +232,66 @@ std::vector<HeadScores> score_heads(const Model& model, std::span<const Periodic
       total.first.add(own.first_column(), even);
       total.induction.add(own.stripes(sequence, 1), chance.stripes(sequence, 1));
       total.duplicate.add(own.stripes(sequence, 0), chance.stripes(sequence, 0));
+      const double pairs = stripe_entries(sequence);
+      total.entries.add(own.stripes(sequence, 1) / pairs, 0.0);
       // The null keeps the places of the matches and loses the tokens.
-      if (const double match = own.prefix_matching(sequence.tokens); match >= 0.0)
-        total.prefix.add(match, chance.prefix_matching(sequence.tokens));
+      total.prefix.add(copies.by_query(own, 1), copies.by_query(chance, 1));
     });
     if (!reader) continue;
     const Tokens block(sequence.tokens.begin() + sequence.offset,
                        sequence.tokens.begin() + sequence.offset + sequence.period);
     const std::vector<observe::CopyingScore> scores = reader->score(block, random.bits());
-    for (std::size_t i = 0; i < scores.size(); ++i) {
-      totals[i].skipped += scores[i].skipped;
-      if (scores[i].queries > 0) totals[i].copying.add(scores[i].value, scores[i].null);
-    }
+    for (std::size_t i = 0; i < scores.size(); ++i) totals[i].add_copying(scores[i]);
   }
 
-  std::vector<HeadScores> result;
-  for (Index i = 0; i < all; ++i) {
-    const HeadTotals& total = totals[static_cast<std::size_t>(i)];
-    HeadScores scores;
-    scores.layer = i / heads;
-    scores.head = i % heads;
-    scores.previous_token = total.previous.score();
-    scores.current_token = total.current.score();
-    scores.first_token = total.first.score();
-    scores.induction = total.induction.score();
-    scores.duplicate_token = total.duplicate.score();
-    if (total.prefix.count > 0) scores.prefix_matching = total.prefix.score();
-    if (total.copying.count > 0) scores.copying = total.copying.score();
-    scores.copying_skipped = total.skipped;
-    result.push_back(scores);
+  return scores_of(totals, heads);
+}
+
+std::vector<HeadScores> score_heads_on_text(const Model& model, std::span<const Tokens> windows,
+                                            std::optional<TokenId> bos, const HeadScoreOptions& options) {
+  const ModelConfig& config = model.config;
+  check(config.causal, ErrorCode::unsupported,
+        "head scores need a causal model: in this one queries see later tokens, and what repeats is no earlier copy");
+  check(!windows.empty(), ErrorCode::usage, "no window to score heads on");
+  const Index heads = config.n_heads, all = config.n_layers * heads;
+  std::vector<HeadTotals> totals(static_cast<std::size_t>(all));
+  const bool copying = options.copying && CopyingReader::defined(config);
+  const std::optional<CopyingReader> reader = copying ? std::optional<CopyingReader>(model) : std::nullopt;
+  Random random(options.seed);
+  const RunOptions patterns{.capture = {"blocks.*.attn.hook_pattern"}, .logits = LogitPositions::none};
+  Index done = 0;
+  for (const Tokens& window : windows) {
+    report(options.progress, "heads", done++, static_cast<Index>(windows.size()));
+    const std::size_t front = bos && !window.empty() && window.front() == *bos ? 1 : 0;
+    Tokens shuffled = window;
+    shuffle(std::span<TokenId>(shuffled).subspan(front), random);
+    const Trace trace = run(model, window, patterns), null = run(model, shuffled, patterns);
+    const Index n = static_cast<Index>(window.size());
+    const double even = even_attention(n);
+    const EarlierCopies copies(window);
+    parallel_for(all, [&](Index i) {
+      const auto read = [&](const Trace& of) {
+        return PatternReader{of.at(site_name(Site::pattern, i / heads)).data() + i % heads * n * n, n};
+      };
+      const PatternReader own = read(trace), chance = read(null);
+      HeadTotals& total = totals[static_cast<std::size_t>(i)];
+      total.previous.add(own.diagonal(1), even);
+      total.current.add(own.diagonal(0), even);
+      total.first.add(own.first_column(), even);
+      total.shuffled.add(chance.diagonal(1), 0.0);
+      if (copies.none()) return;
+      const double induction = copies.by_query(own, 1), by_chance = copies.by_query(chance, 1);
+      total.induction.add(induction, by_chance);
+      total.prefix.add(induction, by_chance);
+      total.duplicate.add(copies.by_query(own, 0), copies.by_query(chance, 0));
+      total.entries.add(copies.by_entry(own, 1), 0.0);
+    });
+    if (!reader) continue;
+    const std::vector<observe::CopyingScore> scores =
+        reader->score(Tokens(window.begin() + static_cast<std::ptrdiff_t>(front), window.end()), random.bits());
+    for (std::size_t i = 0; i < scores.size(); ++i) totals[i].add_copying(scores[i]);
   }
-  return result;
+  return scores_of(totals, heads);
 }
 
 }  // namespace kirchhoff

@@ -70,8 +70,8 @@ std::string_view name(Evidence evidence) {
 }
 
 std::string_view name(Role role) {
-  constexpr std::string_view kNames[] = {"previous-token", "induction",   "duplicate-token",
-                                         "current-token",  "first-token", "copying"};
+  constexpr std::string_view kNames[] = {"previous-token", "induction", "duplicate-token", "current-token",
+                                         "first-token",    "copying",   "inhibition"};
   return kNames[static_cast<std::size_t>(role)];
 }
 
@@ -88,6 +88,7 @@ std::vector<NamedHead> name_heads(std::vector<HeadScores> scores, double thresho
     consider(Role::current_token, head.current_token, Evidence::observational);
     consider(Role::first_token, head.first_token, Evidence::observational);
     if (head.copying) consider(Role::copying, *head.copying, Evidence::attributional);
+    if (head.inhibition) consider(Role::inhibition, *head.inhibition, Evidence::attributional);
     named.push_back({std::move(head), std::move(roles)});
   }
   return named;
@@ -145,7 +146,13 @@ Json to_json(const NamedHead& head) {
   add("duplicate_token", scores.duplicate_token);
   add("prefix_matching", scores.prefix_matching);
   add("copying", scores.copying);
+  add("copying_weighted", scores.copying_weighted);
+  add("inhibition", scores.inhibition);
+  add("qk_trace", scores.qk_trace);
   result["copying_skipped"] = scores.copying_skipped;
+  result["previous_token_shuffled"] =
+      scores.previous_token_shuffled ? Json(*scores.previous_token_shuffled) : Json(nullptr);
+  result["induction_per_entry"] = scores.induction_per_entry;
   result["null"] = std::move(nulls);
   result["roles"] = Json::array();
   for (const HeadRole& role : head.roles) {

@@ -161,5 +161,41 @@ class Ablate(TextCase):
                                                    "--kind", "resample"))
 
 
+class Heads(TextCase):
+    def test_scores_of_a_text(self):
+        folder = GOLDEN / "gpt2"
+        result = self.json("heads", folder, "--data-ids", self.ids(48, vocabulary=9), "--context", "12", "--qk-trace")
+        self.assertEqual(result["corpus"]["windows"], 4)
+        self.assertFalse(result["causal_check"])
+        for head in result["heads"]:
+            for score in ("previous_token", "induction", "duplicate_token", "previous_token_shuffled", "induction_per_entry"):
+                self.assertTrue(0 <= head[score] <= 1.000001, (score, head[score]))
+            for score in ("copying", "copying_weighted", "inhibition"):
+                self.assertTrue(-1.000001 <= head[score] <= 1.000001)
+            self.assertEqual(head["induction"], head["prefix_matching"])
+            self.assertLessEqual(head["induction_per_entry"], head["induction"])
+            self.assertEqual(head["qk_trace"] is None, head["head"].startswith("a0."), "layer 0 reads no head")
+
+    def test_both_readings_of_the_attended_token_can_be_listed(self):
+        text = self.ids(48, vocabulary=9)
+        arguments = ("heads", GOLDEN / "gpt2", "--data-ids", text, "--context", "12", "--all")
+        strongest, weighted = (self.ok(*arguments, "--attended", how) for how in ("strongest", "weighted"))
+        self.assertNotEqual(strongest, weighted)
+        self.assertIn("weighted by attention", " ".join(weighted.split()))
+
+    def test_repeated_tokens_have_the_new_scores(self):
+        result = self.json("heads", GOLDEN / "gpt2", "--block", "4", "--repeats", "3", "--samples", "2", "--no-causal")
+        for head in result["heads"]:
+            self.assertIsNone(head["previous_token_shuffled"])
+            self.assertIsNone(head["qk_trace"])
+            # Three blocks: 8 rows with 4 + 8 targets.
+            self.assertAlmostEqual(head["induction_per_entry"], head["induction"] * 8 / 12, places=9)
+
+    def test_what_is_wrong_is_named(self):
+        self.assertIn("--ids", self.fails(2, "heads", GOLDEN / "gpt2", "--ids", "1,2,1,2", "--period", "2", "--data-ids",
+                                          self.ids(12)))
+        self.assertIn("--attended", self.fails(2, "heads", GOLDEN / "gpt2", "--attended", "none"))
+
+
 if __name__ == "__main__":
     unittest.main()

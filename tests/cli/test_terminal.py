@@ -17,6 +17,7 @@ SCREENS = [("explain", GOLDEN / "gpt2", *PROMPT), ("run", GOLDEN / "gpt2", *PROM
            ("attn", GOLDEN / "gpt2", *PROMPT, "--head", "0.0"),
            ("paths", GOLDEN / "gpt2", *PROMPT), ("qk-terms", GOLDEN / "gpt2", *PROMPT, "--head", "1.2"),
            ("heads", GOLDEN / "gpt2", "--block", "4", "--repeats", "2", "--samples", "2", "--threshold", "0.1"),
+           ("ablate", GOLDEN / "gpt2", *PROMPT, "--all"),
            ("patch", GOLDEN / "gpt2", *PAIR, "--site", "resid"), ("patch", GOLDEN / "gpt2", *PAIR, "--site", "head-pos"),
            ("model", "info", GOLDEN / "gpt2"),
            ("model", "verify", GOLDEN / "gpt2"), ("inspect", GOLDEN / "gpt2" / "model.safetensors", "--stats"),

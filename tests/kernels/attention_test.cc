@@ -96,6 +96,7 @@ TEST(Attention, MatchesTheTwin) {
   }
 }
 
+// framework-math 22.7: the softmax is over keys.
 TEST(Attention, PatternRowsSumToOneAndMakeZ) {
   Random random(2);
   Both both({70, 90, 4, 2, 16, true, 30, 1.5, true}, random);
@@ -147,6 +148,7 @@ TEST(Attention, BatchEqualsSingles) {
   EXPECT_EQ(bits(c.z.view()), zc);
 }
 
+// framework-math 22.7: what is hidden is -inf before the softmax, not 0.
 TEST(Attention, MasksByDefinition) {
   // Position p = t + 2 of 6 keys. Visible: causal s <= p; window 3: s > p - 3; both sided: s < p + 3.
   struct Expectation {

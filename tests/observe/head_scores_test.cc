@@ -29,7 +29,7 @@ class Pointers : public ::testing::Test {
 
   /// A head that attends from i to target(i), or to 0 where that is negative.
   template <class Target>
-  HeadScores of(Target target, bool copies = false, double sign = 1.0) const {
+  HeadScores of(Target target, bool copies = false, double sign = 1.0, const Tokens& text = {}) const {
     ModelConfig config;
     config.n_layers = 1;
     config.n_heads = config.n_kv_heads = 1;
@@ -75,11 +75,13 @@ class Pointers : public ::testing::Test {
     w.W_V = stored(W_V);
     w.W_O = stored(W_O);
     const std::vector<PeriodicTokens> sequences = {{{0, 3, 5, 8, 2, 3, 5, 8, 2, 3, 5, 8, 2}, kPeriod, kOffset}};
+    if (!text.empty()) return score_heads_on_text(model, std::span(&text, 1), TokenId{0}).front();
     return score_heads(model, sequences).front();
   }
 };
 
-// Rows without a target do not count: ideal heads score 1, those at p (the copy) and p - 1 score 0.
+// framework-math 22.12, 22.13: rows without a target do not count: ideal heads score 1, those at p (the copy) and p - 1
+// score 0.
 TEST_F(Pointers, InductionIsTheTokenAfterTheCopy) {
   const HeadScores after = of([](Index i) { return i - kPeriod + 1; });
   EXPECT_EQ(after.induction.value, 1.0);
@@ -119,7 +121,7 @@ TEST_F(Pointers, ShuffledTokensUnmaskAPositionalStripe) {
   EXPECT_EQ(head.induction.null.high, 1.0);
 }
 
-// Both ends of the range are reached: what raises the attended token alone, and what raises all others alone.
+// framework-math 22.15: both ends of the range are reached: what raises the attended token alone, and what raises all others alone.
 TEST_F(Pointers, CopyingReachesBothEnds) {
   const auto itself = [](Index i) { return i; };
   EXPECT_EQ(of(itself, true).copying->value, 1.0);
@@ -127,6 +129,64 @@ TEST_F(Pointers, CopyingReachesBothEnds) {
   const HeadScores nothing = of(itself, false);
   EXPECT_FALSE(nothing.copying.has_value()) << "no query raises anything";
   EXPECT_EQ(nothing.copying_skipped, kPeriod);
+}
+
+// A head that lowers what it attends to, alone, is the mirror of one that copies.
+TEST_F(Pointers, InhibitionIsTheMirrorOfCopying) {
+  const auto itself = [](Index i) { return i; };
+  EXPECT_EQ(of(itself, true, -1.0).inhibition->value, 1.0);
+  EXPECT_EQ(of(itself, true).inhibition->value, -1.0);
+  EXPECT_FALSE(of(itself, false).inhibition.has_value()) << "no query lowers anything";
+}
+
+// With all attention on one token both readings of "the attended-to token" agree.
+TEST_F(Pointers, BothMeaningsOfTheAttendedTokenAgreeOnOne) {
+  const auto itself = [](Index i) { return i; };
+  EXPECT_EQ(of(itself, true).copying_weighted->value, 1.0);
+  EXPECT_EQ(of(itself, true, -1.0).copying_weighted->value, -1.0);
+}
+
+// framework-math 22.13: rows without a target do not count (a perfect head scores 1, with BOS in front), which the mean
+// over entries does not give: of two blocks behind the first, the second has two targets for one unit of attention.
+TEST_F(Pointers, EntriesOfTheStripeAreAnotherMean) {
+  const HeadScores head = of([](Index i) { return i - kPeriod + 1; });
+  EXPECT_EQ(head.induction.value, 1.0);
+  EXPECT_NEAR(head.induction_per_entry, 8.0 / 12.0, 1e-12) << "8 rows, 4 + 8 entries";
+}
+
+// framework-math 22.12, on natural text: token identity, the successor of the copy, any copy; BOS is no copy's
+// successor.
+TEST_F(Pointers, TextFindsCopiesByIdentity) {
+  //                     0  1  2  3  4  5  6  7: 3 again at 4, 5 again at 5 and 7, 8 again at 6
+  const Tokens text = {0, 3, 5, 8, 3, 5, 8, 5};
+  const auto score = [&](std::vector<Index> targets) {
+    return of([targets](Index i) { return i < 8 ? targets[static_cast<std::size_t>(i)] : 0; }, false, 1.0, text);
+  };
+  const HeadScores after = score({0, 0, 0, 0, 2, 3, 4, 3});
+  EXPECT_EQ(after.induction.value, 1.0);
+  EXPECT_EQ(after.prefix_matching->value, 1.0);
+  EXPECT_EQ(after.duplicate_token.value, 0.0);
+  EXPECT_EQ(after.first_token.value, 3.0 / 7.0);
+  EXPECT_NEAR(after.induction_per_entry, 4.0 / 5.0, 1e-12) << "token 5 at 7 has two copies";
+  const HeadScores later = score({0, 0, 0, 0, 2, 3, 4, 6});
+  EXPECT_EQ(later.induction.value, 1.0) << "any earlier copy";
+  const HeadScores copies = score({0, 0, 0, 0, 1, 2, 3, 5});
+  EXPECT_EQ(copies.duplicate_token.value, 1.0);
+  EXPECT_EQ(copies.induction.value, 0.0);
+  const HeadScores before = score({0, 0, 0, 0, 0, 1, 2, 1});
+  EXPECT_EQ(before.induction.value, 0.0) << "p - 1 is not the target";
+  EXPECT_EQ(before.duplicate_token.value, 0.0);
+  const HeadScores previous = of([](Index i) { return i - 1; }, false, 1.0, text);
+  EXPECT_EQ(previous.previous_token.value, 1.0);
+  EXPECT_EQ(*previous.previous_token_shuffled, 1.0) << "by position alone";
+  EXPECT_LT(previous.previous_token.null.high, 0.5);
+}
+
+// A null keeps the places and loses the tokens: patterns that depend on positions alone do not beat it.
+TEST_F(Pointers, ShuffledTextUnmasksPositionsThatHappenToMatch) {
+  const HeadScores head = of([](Index i) { return i - 2; }, false, 1.0, {0, 3, 5, 8, 3, 5, 8, 3});
+  EXPECT_EQ(head.induction.value, 1.0);
+  EXPECT_EQ(head.induction.null.high, 1.0);
 }
 
 TEST(HeadScores, CopyingScoreOfShares) {
@@ -177,6 +237,23 @@ TEST_P(EveryFamilysHeads, ScoresLieInTheirRanges) {
 }
 KIRCHHOFF_EVERY_FAMILY(EveryFamilysHeads);
 
+TEST_P(EveryFamilysHeads, ScoresOnTextLieInTheirRanges) {
+  const Model m = model();
+  const std::vector<Tokens> windows = {tokens(12, 3), tokens(9, 4)};
+  if (!m.config.causal) {
+    EXPECT_THROW(score_heads_on_text(m, windows, {}), Error);
+    return;
+  }
+  for (const HeadScores& head : score_heads_on_text(m, windows, {})) {
+    for (const Score& score : {head.previous_token, head.current_token, head.first_token, head.induction})
+      EXPECT_TRUE(score.value >= 0.0 && score.value <= 1.0 + 1e-6);
+    if (!head.copying) continue;
+    EXPECT_LE(std::abs(head.inhibition->value), 1.0 + 1e-12);
+    EXPECT_LE(std::abs(head.copying_weighted->value), 1.0 + 1e-12);
+  }
+  EXPECT_THROW(score_heads_on_text(m, {}, {}), Error);
+}
+
 TEST(HeadScores, RefusesWhatDoesNotRepeat) {
   const Model model = random_model(capability_shapes().front().config, 1);
   const auto fails = [&](const PeriodicTokens& sequence) {
@@ -210,6 +287,16 @@ TEST_P(RealHeads, InductionDuplicateAndPreviousTokenScores) {
     EXPECT_NEAR(head.induction.value, expected("induction_score_f64"), 1e-4) << head.layer << "." << head.head;
     EXPECT_NEAR(head.duplicate_token.value, expected("duplicate_token_score_f64"), 1e-4);
     EXPECT_NEAR(head.previous_token.value, expected("previous_token_score_f64"), 1e-4);
+  }
+  // By token identity alone, as on a text: in a text of two blocks the same rows and targets, if no token repeats
+  // within.
+  for (const HeadScores& head :
+       score_heads_on_text(model, std::span(&sequence.tokens, 1), std::nullopt, {.copying = false})) {
+    const auto expected = [&](const char* name) {
+      return prompt[name][static_cast<std::size_t>(head.layer)][static_cast<std::size_t>(head.head)].get<double>();
+    };
+    EXPECT_NEAR(head.previous_token.value, expected("previous_token_score_f64"), 1e-4);
+    EXPECT_NEAR(head.induction.value, expected("induction_score_f64"), 1e-4) << head.layer << "." << head.head;
   }
 }
 INSTANTIATE_TEST_SUITE_P(Model, RealHeads, ::testing::Values("smollm2-135m-instruct-q4_1", "gemma3-270m-q4_k_m"),

@@ -8,6 +8,9 @@
 #include "kirchhoff/model/load.h"
 #include "kirchhoff/model/random_model.h"
 #include "kirchhoff/observe/qk_terms.h"
+#include "kirchhoff/observe/term_importance.h"
+#include "kirchhoff/study/ablation_study.h"
+#include "kirchhoff/weights/qk_trace.h"
 
 namespace kirchhoff {
 namespace {
@@ -75,6 +78,34 @@ TEST_F(TrainedInduction, ItsHeadsAreFoundAndTheAblationAgrees) {
       EXPECT_NEAR(head.scores.induction.value, 0.44, 0.04) << number;  // its authors' .44 to .45
     }
   }
+}
+
+/// The mathematical prefix matching agrees with the pattern: of layer 1, the induction heads have large positive
+/// traces.
+TEST_F(TrainedInduction, QkTracesSingleOutTheInductionHeads) {
+  const std::vector<HeadScores> scores = score_heads(model_, sequences_);
+  std::vector<double> previous;
+  for (const HeadScores& head : scores) previous.push_back(head.previous_token.value);
+  const std::vector<double> traces = qk_traces(model_, previous);
+  for (std::size_t head = 5; head < 8; ++head) EXPECT_GT(traces[head], 5.0 * std::abs(traces[4]));
+}
+
+/// On any text of its kind: nearly all of the loss that it can lower is lowered by the layer of the induction heads,
+/// and pattern-preserving ablation of them costs in-context score.
+TEST_F(TrainedInduction, TermsAndAblationsAgreeOnTheInductionLayer) {
+  std::vector<Tokens> windows;
+  for (const PeriodicTokens& sequence : sequences_) windows.push_back(sequence.tokens);
+  const TermImportance terms = term_importance(model_, windows, {.by_layer = true});
+  EXPECT_LE(terms.closure, 1e-5);
+  EXPECT_GT(terms.orders[1].marginal.value, 10.0 * std::abs(terms.orders[0].marginal.value));
+  EXPECT_GT(terms.layers[1].alone.value, 1.0);
+  EXPECT_LT(std::abs(terms.layers[0].alone.value), 0.2);
+  const std::vector<AblatedNodes> heads = {{.heads = {{1, 0}}}, {.heads = {{1, 1}, {1, 2}, {1, 3}}}};
+  const AblationStudy study =
+      study_ablations(model_, windows, heads, {.ablation = {.keep_patterns = true}, .late = 60, .early = 10});
+  EXPECT_LT(study.icl->value, -1.0);
+  EXPECT_LT(std::abs(study.ablations[0].icl_change->value), 0.1);
+  EXPECT_GT(study.ablations[1].icl_change->value, 1.0);
 }
 
 /// K-composition: what makes the key match is what the previous-token head wrote there.

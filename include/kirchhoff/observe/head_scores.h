@@ -59,6 +59,22 @@ struct HeadScores {
   /// where the model predicts another vocabulary than it reads.
   std::optional<Score> copying;
   Index copying_skipped = 0;  ///< queries without any raise (T = 0), which have no r
+  /// The same with the other reading of "the attended-to token": a is the mean of the raises, weighted by attention.
+  std::optional<Score> copying_weighted;
+  /// Does the head lower what it attends to (copy suppression, McDougall et al. 2023)? The copying score of its output
+  /// with the sign turned: a what it takes from the token that it attends to most, T what it takes from all tokens of
+  /// the block. 1: it lowers that token alone; -1: others alone. Not -copying: a head may raise and lower nothing of
+  /// it.
+  std::optional<Score> inhibition;
+  /// The targets of `induction` taken entry by entry: mean over all (query, target) pairs of the attention. A query has
+  /// one attention for all its targets, so k earlier copies leave 1 / k at most: not comparable with `induction`.
+  double induction_per_entry = 0.0;
+  /// The attention to the previous token in the same tokens in shuffled order: what does not come from the text. Only
+  /// of natural text.
+  std::optional<double> previous_token_shuffled;
+  /// Sum of the eigenvalues of its QK circuit over tokens with keys through earlier heads (weights/qk_trace.h); only
+  /// where it was asked for. Null: previous-token attention spread evenly over the earlier heads.
+  std::optional<Score> qk_trace;
 };
 
 struct HeadScoreOptions {
@@ -72,5 +88,14 @@ struct HeadScoreOptions {
 /// blocks; errors of run()); unsupported (models that are not causal).
 std::vector<HeadScores> score_heads(const Model& model, std::span<const PeriodicTokens> sequences,
                                     const HeadScoreOptions& options = {});
+
+/// The same scores on natural text (Olsson et al. 2022 measure previous-token heads so), in windows that may begin with
+/// `bos`. Targets are found by token identity: `induction` (= prefix_matching) counts queries whose token occurred
+/// before in the window and sums the attention to the tokens after its earlier copies, `duplicate_token` that to the
+/// copies. Copying is of the window's tokens without BOS. Null of all patterns: the same places in the same tokens in
+/// shuffled order, BOS kept in front. Three runs a window, two without copying. Errors: usage (no window); unsupported
+/// (models that are not causal).
+std::vector<HeadScores> score_heads_on_text(const Model& model, std::span<const Tokens> windows,
+                                            std::optional<TokenId> bos, const HeadScoreOptions& options = {});
 
 }  // namespace kirchhoff

@@ -16,7 +16,15 @@ enum class Evidence : std::uint8_t {
   attributional,  ///< weights and direct paths
   causal,         ///< an ablation that hurts where the head should work, and hurts more there than elsewhere
 };
-enum class Role : std::uint8_t { previous_token, induction, duplicate_token, current_token, first_token, copying };
+enum class Role : std::uint8_t {
+  previous_token,
+  induction,
+  duplicate_token,
+  current_token,
+  first_token,
+  copying,
+  inhibition,
+};
 /// "observational", "previous-token", ...
 std::string_view name(Evidence evidence);
 std::string_view name(Role role);
@@ -62,8 +70,9 @@ void check_roles(const Model& model, std::span<const PeriodicTokens> sequences, 
                  const HeadCheckOptions& options = {});
 
 /// {"head": "a1.h3", "previous_token", "current_token", "first_token", "induction", "duplicate_token",
-/// "prefix_matching", "copying", "copying_skipped", "null": {"induction": {"mean", "high"}, ...},
-/// "roles": [{"role", "score", "null", "evidence", "ablation": {"loss", "error", "null"} or null}, ...]}.
+/// "prefix_matching", "copying", "copying_weighted", "inhibition", "qk_trace", "copying_skipped",
+/// "previous_token_shuffled", "induction_per_entry", "null": {"induction": {"mean", "high"}, ...}, "roles": [{"role",
+/// "score", "null", "evidence", "ablation": {"loss", "error", "null"} or null}, ...]}.
 Json to_json(const NamedHead& head);
 
 }  // namespace kirchhoff
