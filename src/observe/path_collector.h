@@ -11,6 +11,9 @@ namespace kirchhoff::observe {
 /// Nodes as layer * (n_heads + 1) + head, n_heads for the MLP, the one that acts last first.
 using Chain = std::vector<std::int32_t>;
 
+/// Beside the sources' numbers: the value bias that a chain's first-acting head moves; the constants of a target.
+constexpr Index kValueBias = -1, kFirstConstant = -2;
+
 /// A path before it has names.
 struct Candidate {
   double value = 0.0;

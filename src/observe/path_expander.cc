@@ -2,15 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>  // for copy, count_if, fill, max, min
+#include <algorithm>  // for copy, fill, max, min
 #include <cmath>      // for abs
 
 #include "kirchhoff/base/parallel.h"
 #include "kirchhoff/kernels/gemm.h"
-#include "observe/linear_mlp.h"
 #include "observe/logit_direction.h"
 #include "observe/one_sequence.h"
-#include "observe/path_collector.h"
 #include "observe/stream_sources.h"
 
 namespace kirchhoff::observe {
@@ -27,24 +25,6 @@ struct Block {
   BasicTensor<Real> readouts;  ///< [chains * pos, d_model]
 };
 
-/// When the stream is read and written: the attention of layer l reads it at stage 2 l, the MLP at 2 l + 1 (with it, if
-/// blocks are parallel); what is written by stage s is in the stream at s.
-class Stages {
- public:
-  explicit Stages(const ModelConfig& config) : parallel_(config.parallel) {}
-  static Index attention(Index layer) { return 2 * layer; }
-  Index mlp(Index layer) const { return 2 * layer + !parallel_; }
-  static Index behind_attention(Index layer) { return 2 * layer + 1; }
-  static Index behind_mlp(Index layer) { return 2 * layer + 2; }
-  static Index written(const StreamSource& source) {
-    if (source.layer < 0) return 0;
-    return source.kind == SourceKind::mlp ? behind_mlp(source.layer) : behind_attention(source.layer);
-  }
-
- private:
-  bool parallel_;
-};
-
 template <class Real>
 double dot_product(const Real* a, const Real* b, Index n) {
   double sum = 0.0;
@@ -55,90 +35,60 @@ double dot_product(const Real* a, const Real* b, Index n) {
 template <class Real>
 class Expander {
  public:
-  Expander(const Model& model, const BasicTrace<Real>& trace, PathExpansion& result, const PathOptions& options)
+  Expander(const Model& model, const BasicTrace<Real>& trace, PathExpansion& result, const Root<Real>& target,
+           const PathOptions& options)
       : model_(model),
         config_(model.config),
         trace_(trace),
         options_(options),
+        target_(target),
         stages_(model.config),
-        sources_(stream_sources(model.config, model.weights)),
         length_(sequence_length(trace)),
         rows_(config_.causal ? result.target.pos + 1 : length_),
+        sources_(model, trace, rows_, target.stage, options.mlp),
         group_(config_.n_heads / config_.n_kv_heads),
         result_(result),
         collector_(result, options.top) {}
 
-  void run(const Root<Real>& target) {
-    Block<Real> root{target.stage, {Chain{}}, BasicTensor<Real>({rows_, config_.d_model})};
+  /// The chains of the listed paths, in their order.
+  std::vector<Candidate> run() {
+    Block<Real> root{target_.stage, {Chain{}}, BasicTensor<Real>({rows_, config_.d_model})};
     const std::span<Real> readout = root.readouts.template view<2>().row(result_.target.pos);
-    for (std::size_t i = 0; i < readout.size(); ++i) readout[i] = static_cast<Real>(target.direction[i]);
+    for (std::size_t i = 0; i < readout.size(); ++i) readout[i] = static_cast<Real>(target_.direction[i]);
 
-    if (linear()) linearise_mlps(target.stage);
-    direct_paths(target);
+    direct_paths();
     if (options_.order > 0) {
-      project_sources(target.stage);
+      project_sources();
       expand(root);
     }
-    finish(target);
+    return finish();
   }
 
  private:
-  bool linear() const { return options_.mlp == MlpPaths::linear && !config_.attn_only; }
-  bool has_value_bias(Index layer) const {
-    const LayerWeights& w = model_.weights.layers[static_cast<std::size_t>(layer)];
-    return w.b_V.present() || (has_ln1(config_) && w.ln1.b.present());
-  }
-  /// How many sources are in the stream at a stage: the first ones.
-  Index sources_at(Index stage) const {
-    return std::count_if(sources_.begin(), sources_.end(),
-                         [stage](const StreamSource& s) { return Stages::written(s) <= stage; });
-  }
-  void write(Index source, Index row, std::span<Real> out) const {
-    const StreamSource& from = sources_[static_cast<std::size_t>(source)];
-    if (!linear() || from.kind != SourceKind::mlp) return write_source(model_, trace_, from, row, out);
-    const std::span<const Real> constant = constants_[static_cast<std::size_t>(from.layer)].template view<2>().row(row);
-    std::copy(constant.begin(), constant.end(), out.begin());
-  }
-  /// The stream that the MLP of a layer read, [rows, d_model].
-  View<const Real, 2> mlp_stream(Index layer) const {
-    return {trace_.at(site_name(mlp_stream_site(config_), layer)).data(), {rows_, config_.d_model}};
-  }
-
-  /// What each MLP wrote beyond its linear part.
-  void linearise_mlps(Index stage) {
-    for (Index layer = 0; layer < config_.n_layers && Stages::behind_mlp(layer) <= stage; ++layer) {
-      mlps_.emplace_back(model_, trace_, layer, rows_);
-      BasicTensor<Real> constant = mlps_.back().forward(mlp_stream(layer));
-      const Real* written = trace_.at(site_name(Site::mlp_out, layer)).data();
-      for (Index i = 0; i < constant.size(); ++i) constant[i] = written[i] - constant[i];
-      constants_.push_back(std::move(constant));
-    }
-  }
-
   /// Order 0: each source as the target reads it. Of order 0 alone, the nodes together are what is left of the stream
   /// that the model recorded.
-  void direct_paths(const Root<Real>& target) {
-    const Direction& u = target.direction;
+  void direct_paths() {
+    const Direction& u = target_.direction;
     std::vector<Real> x(u.size());
     double sum = 0.0;
-    for (Index s = 0; s < sources_at(target.stage); ++s) {
-      write(s, result_.target.pos, std::span<Real>(x));
+    for (Index s = 0; s < sources_.at(target_.stage); ++s) {
+      sources_.write(s, result_.target.pos, std::span<Real>(x));
       const double value = dot(u, x.data());
       collector_.add(value, s, {});
       sum += value;
     }
-    for (std::size_t i = 0; i < target.constants.size(); ++i)
-      collector_.add(target.constants[i].second, kFirstConstant - static_cast<Index>(i), {});
-    if (options_.order == 0) result_.longer.sum = dot(u, target.stream.data()) - sum;
+    for (std::size_t i = 0; i < target_.constants.size(); ++i)
+      collector_.add(target_.constants[i].second, kFirstConstant - static_cast<Index>(i), {});
+    if (options_.order == 0) result_.longer.sum = dot(u, target_.stream.data()) - sum;
   }
 
   /// What each source gives the values of each layer: its rows through ln1 and W_V. Behind the sources of the layers
   /// below: the constant part (b_V and ln1's bias), if there is one, and the values that the model recorded.
-  void project_sources(Index stage) {
+  void project_sources() {
     const Index d_head = config_.d_head, width = config_.n_kv_heads * d_head;
-    for (Index layer = 0; layer < config_.n_layers && Stages::behind_attention(layer) <= stage; ++layer) {
+    for (Index layer = 0; layer < config_.n_layers && Stages::behind_attention(layer) <= target_.stage; ++layer) {
       const LayerWeights& w = model_.weights.layers[static_cast<std::size_t>(layer)];
-      const Index below = sources_at(Stages::attention(layer)), parts = below + has_value_bias(layer) + 1;
+      const Index below = sources_.at(Stages::attention(layer)), parts = below + sources_.has_value_bias(layer) + 1;
       auto values = BasicTensor<Real>::uninitialised({parts, config_.n_kv_heads, rows_, d_head});
       const ConstMatrix W_V = storage_rows(w.W_V, 0, w.W_V.d_out(), scratch_V_);  // [n_kv_heads d_head, d_model]
       auto x = BasicTensor<Real>::uninitialised({rows_, config_.d_model});
@@ -153,22 +103,15 @@ class Expander {
       for (Index s = 0; s < below; ++s) {
         for (Index row = 0; row < rows_; ++row) {
           const std::span<Real> at = x.template view<2>().row(row);
-          write(s, row, at);
+          sources_.write(s, row, at);
           if (has_ln1(config_)) through_norm(config_.norm, w.ln1, ln1_scale(config_, trace_, layer, row), at);
         }
         kernels::gemm(kernels::BasicGemmProblem<Real>{
             .a = x.template view<2>(), .b = transposed(W_V), .c = v.template view<2>()});
         store(s, [&](Index row, Index i) { return v[row * width + i]; });
       }
-      if (has_value_bias(layer)) {
-        std::vector<double> constant(static_cast<std::size_t>(width), 0.0);
-        for (Index i = 0; i < width; ++i) {
-          double& sum = constant[static_cast<std::size_t>(i)];
-          if (w.b_V.present()) sum = w.b_V.f64()[static_cast<std::size_t>(i)];
-          if (has_ln1(config_) && w.ln1.b.present())
-            for (Index j = 0; j < config_.d_model; ++j)
-              sum += w.ln1.b.f64()[static_cast<std::size_t>(j)] * static_cast<double>(W_V(i, j));
-        }
+      if (sources_.has_value_bias(layer)) {
+        const std::vector<double> constant = sources_.value_bias(layer);
         store(below, [&](Index, Index i) { return static_cast<Real>(constant[static_cast<std::size_t>(i)]); });
       }
       const auto& recorded = trace_.at(site_name(Site::v, layer));  // [1, pos, kv head, d_head]
@@ -180,7 +123,7 @@ class Expander {
   /// Puts each node that the chains of `parents` can read from in front of them, latest first.
   void expand(const Block<Real>& parents) {
     for (Index layer = config_.n_layers - 1; layer >= 0; --layer) {
-      if (linear() && Stages::behind_mlp(layer) <= parents.front)
+      if (sources_.linear() && Stages::behind_mlp(layer) <= parents.front)
         in_pieces(parents, config_.d_model + 2 * config_.d_mlp,
                   [&](Index first, Index count) { prepend_mlp(parents, first, count, layer); });
       if (Stages::behind_attention(layer) <= parents.front)
@@ -209,14 +152,14 @@ class Expander {
 
   /// The MLP of `layer` in front of chains [first, first + count).
   void prepend_mlp(const Block<Real>& parents, Index first, Index count, Index layer) {
-    Block<Real> children{
-        stages_.mlp(layer), {}, mlps_[static_cast<std::size_t>(layer)].back(readouts_of(parents, first, count))};
-    const Index told_apart = sources_at(children.front), size = rows_ * config_.d_model;
+    Block<Real> children{stages_.mlp(layer), {}, sources_.mlp(layer).back(readouts_of(parents, first, count))};
+    const Index told_apart = sources_.at(children.front), size = rows_ * config_.d_model;
     std::vector<double> found(static_cast<std::size_t>(count * (told_apart + 1)));
     auto x = BasicTensor<Real>::uninitialised({rows_, config_.d_model});
     for (Index part = 0; part <= told_apart; ++part) {
-      for (Index row = 0; part < told_apart && row < rows_; ++row) write(part, row, x.template view<2>().row(row));
-      const Real* stream = part < told_apart ? x.data() : mlp_stream(layer).data;
+      for (Index row = 0; part < told_apart && row < rows_; ++row)
+        sources_.write(part, row, x.template view<2>().row(row));
+      const Real* stream = part < told_apart ? x.data() : sources_.mlp_stream(layer).data;
       parallel_for(count, [&](Index child) {
         found[static_cast<std::size_t>(child * (told_apart + 1) + part)] =
             dot_product(children.readouts.data() + child * size, stream, size);
@@ -290,7 +233,7 @@ class Expander {
     for (Index child = 0; child < heads * count; ++child) {
       Chain chain = parents.chains[static_cast<std::size_t>(first + child % count)];
       chain.push_back(static_cast<std::int32_t>(layer * (heads + 1) + child / count));
-      collect(found.data() + child * parts, sources_at(children.front), told_apart, chain, children.front);
+      collect(found.data() + child * parts, sources_.at(children.front), told_apart, chain, children.front);
       children.chains.push_back(std::move(chain));
     }
     if (longest(children.chains.front()) || !nodes_before(children.front)) return;
@@ -318,32 +261,33 @@ class Expander {
   }
 
   /// How many paths there are in all, of every length.
-  double count_all(const Root<Real>& target) const {
+  double count_all() const {
     // Paths into the stream: of the sources, and of the nodes that wrote by a stage.
     double by_heads = 0.0, by_all = 0.0;
     const auto arriving = [&](Index stage, double by_nodes) {
-      return static_cast<double>(sources_at(stage)) + by_nodes;
+      return static_cast<double>(sources_.at(stage)) + by_nodes;
     };
-    for (Index layer = 0; Stages::attention(layer) < target.stage; ++layer) {
+    for (Index layer = 0; Stages::attention(layer) < target_.stage; ++layer) {
       by_heads = by_all + static_cast<double>(config_.n_heads) *
-                              (arriving(Stages::attention(layer), by_all) + has_value_bias(layer));
+                              (arriving(Stages::attention(layer), by_all) + sources_.has_value_bias(layer));
       const double read = arriving(stages_.mlp(layer), config_.parallel ? by_all : by_heads);
-      by_all = by_heads + (linear() ? read : 0.0);
+      by_all = by_heads + (sources_.linear() ? read : 0.0);
     }
-    return arriving(target.stage, by_all) + static_cast<double>(target.constants.size());
+    return arriving(target_.stage, by_all) + static_cast<double>(target_.constants.size());
   }
 
-  void finish(const Root<Real>& target) {
+  std::vector<Candidate> finish() {
     for (const PathOrder& order : result_.orders) {
       result_.total += order.sum;
       result_.longer.count -= order.count;
     }
-    result_.longer.count += count_all(target);
+    result_.longer.count += count_all();
     result_.total += result_.longer.sum;
     result_.rest_count += result_.longer.count;
     result_.rest_sum += result_.longer.sum;
-    for (const Candidate& candidate : collector_.take()) {
-      StreamPath path{{source_name(candidate, target)}, static_cast<Index>(candidate.chain.size()), candidate.value};
+    std::vector<Candidate> listed = collector_.take();
+    for (const Candidate& candidate : listed) {
+      StreamPath path{{source_name(candidate)}, static_cast<Index>(candidate.chain.size()), candidate.value};
       for (auto node = candidate.chain.rbegin(); node != candidate.chain.rend(); ++node) {
         const Index layer = *node / (config_.n_heads + 1), head = *node % (config_.n_heads + 1);
         path.nodes.push_back(head == config_.n_heads ? fmt::format("m{}", layer) : fmt::format("a{}.h{}", layer, head));
@@ -352,30 +296,28 @@ class Expander {
     }
     const double size = collector_.size() + std::abs(result_.longer.sum), off = std::abs(result_.total - result_.own);
     result_.closure = size > 0.0 ? off / size : off;
+    return listed;
   }
 
-  std::string source_name(const Candidate& candidate, const Root<Real>& target) const {
+  std::string source_name(const Candidate& candidate) const {
     if (candidate.source <= kFirstConstant)
-      return target.constants[static_cast<std::size_t>(kFirstConstant - candidate.source)].first;
+      return target_.constants[static_cast<std::size_t>(kFirstConstant - candidate.source)].first;
     if (candidate.source == kValueBias) return fmt::format("a{}.b_V", candidate.chain.back() / (config_.n_heads + 1));
-    const StreamSource& source = sources_[static_cast<std::size_t>(candidate.source)];
-    return source.node() + (linear() && source.kind == SourceKind::mlp ? ".const" : "");
+    return sources_.name(candidate.source);
   }
-
-  static constexpr Index kValueBias = -1, kFirstConstant = -2;  ///< beside the sources' numbers
 
   const Model& model_;
   const ModelConfig& config_;
   const BasicTrace<Real>& trace_;
   const PathOptions& options_;
+  const Root<Real>& target_;
   const Stages stages_;
-  const std::vector<StreamSource> sources_;
-  const Index length_, rows_, group_;  ///< rows_: positions that can reach the target's
+  const Index length_, rows_;  ///< rows_: positions that can reach the target's
+  const PathSources<Real> sources_;
+  const Index group_;
   PathExpansion& result_;
   Collector collector_;
-  std::vector<BasicTensor<Real>> values_;     ///< by layer: [part, kv head, pos, d_head]
-  std::vector<LinearMlp<Real>> mlps_;         ///< by layer, where MLPs are linear
-  std::vector<BasicTensor<Real>> constants_;  ///< [rows, d_model], what each wrote beyond its linear part
+  std::vector<BasicTensor<Real>> values_;  ///< by layer: [part, kv head, pos, d_head]
   Tensor scratch_V_, scratch_O_;
   Index done_ = 0;
 };
@@ -389,7 +331,7 @@ Index depth(const ModelConfig& config, Index layers, MlpPaths mlp) {
 
 template <class Real>
 PathExpansion expand(const Model& model, const BasicTrace<Real>& trace, PathExpansion result, const Root<Real>& root,
-                     const PathOptions& options) {
+                     const PathOptions& options, std::vector<Candidate>* candidates) {
   check(options.order >= 0, ErrorCode::usage, "paths of order {}: an order is a number of nodes, at least 0",
         options.order);
   check(options.top >= 0, ErrorCode::usage, "{} paths to list: at least 0", options.top);
@@ -397,11 +339,14 @@ PathExpansion expand(const Model& model, const BasicTrace<Real>& trace, PathExpa
   within.order = std::min(options.order, depth(model.config, root.stage / 2, options.mlp));  // no chain is longer
   for (Index k = 0; k <= within.order; ++k) result.orders.push_back({k, 0.0, 0.0});
   result.longer.order = within.order + 1;
-  Expander<Real>(model, trace, result, within).run(root);
+  std::vector<Candidate> listed = Expander<Real>(model, trace, result, root, within).run();
+  if (candidates) *candidates = std::move(listed);
   return result;
 }
 
-template PathExpansion expand(const Model&, const Trace&, PathExpansion, const Root<float>&, const PathOptions&);
-template PathExpansion expand(const Model&, const TraceF64&, PathExpansion, const Root<double>&, const PathOptions&);
+template PathExpansion expand(const Model&, const Trace&, PathExpansion, const Root<float>&, const PathOptions&,
+                              std::vector<Candidate>*);
+template PathExpansion expand(const Model&, const TraceF64&, PathExpansion, const Root<double>&, const PathOptions&,
+                              std::vector<Candidate>*);
 
 }  // namespace kirchhoff::observe

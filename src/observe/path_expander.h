@@ -6,6 +6,8 @@
 
 #include "kirchhoff/engine/sites.h"
 #include "kirchhoff/observe/paths.h"
+#include "observe/path_collector.h"
+#include "observe/path_sources.h"
 
 namespace kirchhoff::observe {
 
@@ -20,16 +22,14 @@ struct Root {
 };
 
 /// Fills in a result whose target and own number stand: checks the options and cuts the order at the longest chains.
+/// `candidates`: the chains of result.paths, in their order.
 template <class Real>
 PathExpansion expand(const Model& model, const BasicTrace<Real>& trace, PathExpansion result, const Root<Real>& root,
-                     const PathOptions& options);
+                     const PathOptions& options, std::vector<Candidate>* candidates = nullptr);
 
 /// The site of the stream that enters a layer (n_layers: behind the last).
 inline SiteRef stream_entering(const ModelConfig& config, Index layer) {
   return layer < config.n_layers ? SiteRef{Site::resid_pre, layer} : SiteRef{Site::resid_post, config.n_layers - 1};
 }
-
-/// The site of the stream that an MLP reads.
-inline Site mlp_stream_site(const ModelConfig& config) { return config.parallel ? Site::resid_pre : Site::resid_mid; }
 
 }  // namespace kirchhoff::observe

@@ -1,14 +1,14 @@
 // Attention scores by path and by the position that it begins at.
-#include <algorithm>  // for copy, fill
+#include <algorithm>  // for copy, min, stable_sort
 #include <cmath>      // for abs
 
 #include "kirchhoff/base/parallel.h"
 #include "kirchhoff/kernels/gemm.h"
 #include "kirchhoff/observe/qk_terms.h"
-#include "observe/linear_mlp.h"
 #include "observe/logit_direction.h"
 #include "observe/one_sequence.h"
 #include "observe/path_expander.h"
+#include "observe/path_walker.h"
 #include "observe/score_reader.h"
 #include "observe/stream_sources.h"
 
@@ -37,72 +37,55 @@ Root<Real> score_root(const Model& model, const BasicTrace<Real>& trace, const S
 template <class Real>
 class SourceSweep {
  public:
-  SourceSweep(const Model& model, const BasicTrace<Real>& trace, Index rows, MlpPaths mlp)
+  SourceSweep(const Model& model, const BasicTrace<Real>& trace, Index rows, const Root<Real>& root, MlpPaths mlp)
       : model_(model),
         config_(model.config),
         trace_(trace),
+        root_(root),
         rows_(rows),
-        linear_(mlp == MlpPaths::linear && !config_.attn_only),
-        sources_(static_cast<std::size_t>(rows)),
+        all_(stream_sources(model.config, model.weights)),
+        sources_(model, trace, rows, root.stage, mlp),
+        found_(static_cast<std::size_t>(rows)),
         readout_({rows, config_.d_model}) {}
 
-  std::vector<ScoreSource> run(const Root<Real>& root, Index pos) {
-    std::copy(root.direction.begin(), root.direction.end(), at(pos).begin());
-    const std::vector<StreamSource> all = stream_sources(config_, model_.weights);
-    for (Index layer = root.stage / 2 - 1; layer >= 0; --layer) {
-      const auto collect = [&](auto&& wanted) {
-        for (const StreamSource& source : all)
-          if (source.layer == layer && wanted(source.kind)) read(source);
-      };
+  std::vector<ScoreSource> run(Index pos) {
+    std::copy(root_.direction.begin(), root_.direction.end(), readout_.template view<2>().row(pos).begin());
+    for (Index layer = root_.stage / 2 - 1; layer >= 0; --layer) {
       // What this layer wrote is read by the readout behind it; the MLP, where it is linear, and the heads read the
       // stream in front, which sequential blocks reach one after the other.
-      collect([&](SourceKind kind) { return kind == SourceKind::mlp && !linear_; });
+      read_all(layer, [](SourceKind kind) { return kind == SourceKind::mlp; });
       BasicTensor<Real> through_mlp;
-      if (linear_) through_mlp = back_through_mlp(layer);
-      if (linear_ && !config_.parallel) add(through_mlp);
-      collect([](SourceKind kind) { return kind == SourceKind::b_O || kind == SourceKind::post_bias; });
+      if (sources_.linear()) through_mlp = sources_.mlp(layer).back(View<const Real, 2>(readout_.template view<2>()));
+      if (!config_.parallel) add(through_mlp);
+      read_all(layer, [](SourceKind kind) { return kind != SourceKind::mlp; });
       const BasicTensor<Real> through_heads = back_through_heads(layer);
-      if (linear_ && config_.parallel) add(through_mlp);
+      if (config_.parallel) add(through_mlp);
       add(through_heads);
     }
-    for (const StreamSource& source : all)
-      if (source.layer < 0) read(source);
-    return std::move(sources_);
+    read_all(-1, [](SourceKind) { return true; });
+    return std::move(found_);
   }
 
  private:
-  std::span<Real> at(Index row) { return readout_.template view<2>().row(row); }
-  double read_at(Index row, const Real* written) {
-    double sum = 0.0;
-    const std::span<const Real> u = at(row);
-    for (std::size_t i = 0; i < u.size(); ++i) sum += static_cast<double>(u[i]) * static_cast<double>(written[i]);
-    return sum;
-  }
   void add(const BasicTensor<Real>& more) {
     for (Index i = 0; i < more.size(); ++i) readout_[i] += more[i];
   }
 
-  void read(const StreamSource& source) {
+  /// The sources of a layer (-1: before the first) whose kind is wanted.
+  template <class Wanted>
+  void read_all(Index layer, const Wanted& wanted) {
     std::vector<Real> written(static_cast<std::size_t>(config_.d_model));
-    for (Index row = 0; row < rows_; ++row) {
-      write_source(model_, trace_, source, row, std::span<Real>(written));
-      ScoreSource& to = sources_[static_cast<std::size_t>(row)];
-      double& part = source.layer < 0 ? to.embed : source.kind == SourceKind::mlp ? to.mlp : to.bias;
-      part += read_at(row, written.data());
+    for (std::size_t s = 0; s < all_.size(); ++s) {
+      if (all_[s].layer != layer || !wanted(all_[s].kind)) continue;
+      for (Index row = 0; row < rows_; ++row) {
+        sources_.write(static_cast<Index>(s), row, std::span<Real>(written));
+        const std::span<const Real> u = readout_.template view<2>().row(row);
+        double sum = 0.0;
+        for (std::size_t i = 0; i < u.size(); ++i) sum += static_cast<double>(u[i]) * static_cast<double>(written[i]);
+        ScoreSource& to = found_[static_cast<std::size_t>(row)];
+        (layer < 0 ? to.embed : all_[s].kind == SourceKind::mlp ? to.mlp : to.bias) += sum;
+      }
     }
-  }
-
-  /// The readout in front of a linear MLP; what its output is beyond it is read here.
-  BasicTensor<Real> back_through_mlp(Index layer) {
-    const LinearMlp<Real> mlp(model_, trace_, layer, rows_);
-    const View<const Real, 2> stream(trace_.at(site_name(mlp_stream_site(config_), layer)).data(),
-                                     {rows_, config_.d_model});
-    const BasicTensor<Real> moved = mlp.forward(stream);
-    const Real* written = trace_.at(site_name(Site::mlp_out, layer)).data();
-    for (Index row = 0; row < rows_; ++row)
-      sources_[static_cast<std::size_t>(row)].mlp +=
-          read_at(row, written + row * config_.d_model) - read_at(row, moved.data() + row * config_.d_model);
-    return mlp.back(View<const Real, 2>(readout_.template view<2>()));
   }
 
   /// The readout in front of all heads of a layer: W_O, the patterns' transposes, W_V and the norms. What the heads
@@ -137,13 +120,11 @@ class SourceSweep {
     kernels::gemm(kernels::BasicGemmProblem<Real>{.a = View<const Real, 2>(values.template view<2>()),
                                                   .b = storage_rows(w.W_V, 0, w.W_V.d_out(), scratch),
                                                   .c = back.template view<2>()});
+    const std::vector<double> bias = sources_.value_bias(layer);
     for (Index row = 0; row < rows_; ++row) {
-      double constant = 0.0;
-      for (Index i = 0; w.b_V.present() && i < width; ++i)
-        constant += static_cast<double>(values[row * width + i]) * w.b_V.f64()[static_cast<std::size_t>(i)];
-      for (Index i = 0; has_ln1(config_) && w.ln1.b.present() && i < config_.d_model; ++i)
-        constant += static_cast<double>(back[row * config_.d_model + i]) * w.ln1.b.f64()[static_cast<std::size_t>(i)];
-      sources_[static_cast<std::size_t>(row)].bias += constant;
+      for (Index i = 0; i < width; ++i)
+        found_[static_cast<std::size_t>(row)].bias +=
+            static_cast<double>(values[row * width + i]) * bias[static_cast<std::size_t>(i)];
       if (has_ln1(config_))
         back_through_norm(config_.norm, w.ln1, ln1_scale(config_, trace_, layer, row),
                           back.template view<2>().row(row));
@@ -154,9 +135,11 @@ class SourceSweep {
   const Model& model_;
   const ModelConfig& config_;
   const BasicTrace<Real>& trace_;
+  const Root<Real>& root_;
   Index rows_;
-  bool linear_;
-  std::vector<ScoreSource> sources_;
+  const std::vector<StreamSource> all_;
+  const PathSources<Real> sources_;
+  std::vector<ScoreSource> found_;
   BasicTensor<Real> readout_;  ///< [pos, d_model]: how the stream at the present stage is read
 };
 
@@ -189,7 +172,7 @@ ScoreSources expand_score_sources(const Model& model, const BasicTrace<Real>& tr
   const Index pos = side == ScoreSide::query ? score.target.query_pos : score.target.key_pos;
   const Index rows = model.config.causal ? pos + 1 : sequence_length(trace);
   const Root<Real> root = score_root(model, trace, score.target, side);
-  result.positions = SourceSweep<Real>(model, trace, rows, mlp).run(root, pos);
+  result.positions = SourceSweep<Real>(model, trace, rows, root, mlp).run(pos);
   for (const auto& [name, value] : root.constants) result.constant += value;
   double size = std::abs(result.constant);
   result.sum = result.constant;
@@ -201,9 +184,62 @@ ScoreSources expand_score_sources(const Model& model, const BasicTrace<Real>& tr
   return result;
 }
 
+template <class Real>
+ScorePathPairs expand_score_pairs(const Model& model, const BasicTrace<Real>& trace, const ScoreTarget& target,
+                                  const PathOptions& options) {
+  const ModelConfig& config = model.config;
+  const RecordedScore score = recorded_score(config, trace, target);
+  const ScoreReader<Real> reader(model, trace, target.layer);
+  // 1. Each side by path, and what each listed path makes of it.
+  const auto side_of = [&](ScoreSide which, const SideOfScore& side, PathExpansion& expansion) {
+    expansion.target.pos = side.pos;
+    expansion.layer = target.layer;
+    expansion.own = score.product;
+    const Root<Real> root = score_root(model, trace, score.target, which);
+    std::vector<Candidate> listed;
+    expansion = expand(model, trace, std::move(expansion), root, options, &listed);
+    const Index rows = config.causal ? side.pos + 1 : sequence_length(trace);
+    const PathWalker<Real> walker(model, trace, rows, root.stage, options.mlp);
+    std::vector<std::vector<double>> vectors(listed.size());
+    parallel_for(static_cast<Index>(listed.size()), [&](Index i) {
+      const Candidate& path = listed[static_cast<std::size_t>(i)];
+      vectors[static_cast<std::size_t>(i)] =
+          path.source <= kFirstConstant
+              ? reader.constant_part(side, expansion.paths[static_cast<std::size_t>(i)].nodes.front())
+              : reader.part_of(side, walker.walk(path, side.pos));
+    });
+    return vectors;
+  };
+  ScorePathPairs result;
+  const auto queries = side_of(ScoreSide::query, query_side(model, score.target), result.query);
+  const auto keys = side_of(ScoreSide::key, key_side(model, score.target), result.key);
+
+  // 2. Every pair of them.
+  const double scale = config.attn_scale_of_layer[static_cast<std::size_t>(target.layer)];
+  for (std::size_t q = 0; q < queries.size(); ++q)
+    for (std::size_t k = 0; k < keys.size(); ++k) {
+      double value = 0.0;
+      for (std::size_t i = 0; i < queries[q].size(); ++i) value += queries[q][i] * keys[k][i];
+      result.pairs.push_back({q, k, scale * value});
+    }
+  std::stable_sort(result.pairs.begin(), result.pairs.end(), [](const ScorePathPair& a, const ScorePathPair& b) {
+    return std::abs(a.value) > std::abs(b.value);
+  });
+  result.pairs.resize(std::min(result.pairs.size(), static_cast<std::size_t>(options.top)));
+
+  // 3. What is left of the score.
+  const auto count = [](const PathExpansion& side) { return static_cast<double>(side.paths.size()) + side.rest_count; };
+  result.rest_count = count(result.query) * count(result.key) - static_cast<double>(result.pairs.size());
+  result.rest_sum = score.product;
+  for (const ScorePathPair& pair : result.pairs) result.rest_sum -= pair.value;
+  return result;
+}
+
 #define KIRCHHOFF_INSTANTIATE(Real)                                                                                \
   template PathExpansion expand_score_paths(const Model&, const BasicTrace<Real>&, const ScoreTarget&, ScoreSide,  \
                                             const PathOptions&);                                                   \
+  template ScorePathPairs expand_score_pairs(const Model&, const BasicTrace<Real>&, const ScoreTarget&,            \
+                                             const PathOptions&);                                                  \
   template ScoreSources expand_score_sources(const Model&, const BasicTrace<Real>&, const ScoreTarget&, ScoreSide, \
                                              MlpPaths);
 KIRCHHOFF_INSTANTIATE(float)

@@ -42,7 +42,6 @@ SideOfScore key_side(const Model& model, const ScoreTarget& target) {
   return {w.W_K, w.b_K, w.k_norm, Site::k, kv_head, target.key_pos, "b_K"};
 }
 
-/// q or k as a sum over the writers of the stream.
 template <class Real>
 std::vector<ScorePart> ScoreReader<Real>::parts(const SideOfScore& side) const {
   std::vector<ScorePart> parts = stream_parts(side.pos);
@@ -50,6 +49,33 @@ std::vector<ScorePart> ScoreReader<Real>::parts(const SideOfScore& side) const {
     const double scale = ln1_scale(config_, trace_, layer_, side.pos);
     for (ScorePart& part : parts) through_norm(config_.norm, weights_.ln1, scale, std::span<double>(part.vector));
   }
+  for (ScorePart& part : constants(side)) parts.push_back(std::move(part));
+  finish(side, parts);
+  return parts;
+}
+
+template <class Real>
+std::vector<double> ScoreReader<Real>::part_of(const SideOfScore& side, std::vector<double> stream) const {
+  if (has_ln1(config_))
+    through_norm(config_.norm, weights_.ln1, ln1_scale(config_, trace_, layer_, side.pos), std::span<double>(stream));
+  std::vector<ScorePart> part(1);
+  part.front().vector = std::move(stream);
+  finish(side, part);
+  return std::move(part.front().vector);
+}
+
+template <class Real>
+std::vector<double> ScoreReader<Real>::constant_part(const SideOfScore& side, const std::string& name) const {
+  std::vector<ScorePart> parts = constants(side);
+  finish(side, parts);
+  for (ScorePart& part : parts)
+    if (part.writer.node == name) return std::move(part.vector);
+  fail(ErrorCode::internal, "a score has no constant '{}'", name);
+}
+
+template <class Real>
+std::vector<ScorePart> ScoreReader<Real>::constants(const SideOfScore& side) const {
+  std::vector<ScorePart> parts;
   if (config_.positions == Positions::shortformer) {
     const std::span<const Real> pos = at_position(trace_, Site::pos_embed, 0, side.pos);
     parts.push_back({{"pos"}, false, std::vector<double>(pos.begin(), pos.end())});
@@ -60,16 +86,21 @@ std::vector<ScorePart> ScoreReader<Real>::parts(const SideOfScore& side) const {
         {{fmt::format("a{}.{}", layer_, side.constant)},
          false,
          norm_bias ? weights_.ln1.b.f64() : std::vector<double>(static_cast<std::size_t>(config_.d_model), 0.0)});
+  return parts;
+}
+
+template <class Real>
+void ScoreReader<Real>::finish(const SideOfScore& side, std::vector<ScorePart>& parts) const {
   project(side, parts);
-  if (side.bias.present())
-    for (Index i = 0; i < config_.d_head; ++i)
-      parts.back().vector[static_cast<std::size_t>(i)] +=
-          side.bias.f64()[static_cast<std::size_t>(side.head * config_.d_head + i)];
+  const std::string constant = fmt::format("a{}.{}", layer_, side.constant);
   for (ScorePart& part : parts) {
+    if (part.writer.node == constant && side.bias.present())
+      for (Index i = 0; i < config_.d_head; ++i)
+        part.vector[static_cast<std::size_t>(i)] +=
+            side.bias.f64()[static_cast<std::size_t>(side.head * config_.d_head + i)];
     normalise(side, part.vector);
     rotate(side.pos, 1.0, part.vector);
   }
-  return parts;
 }
 
 template <class Real>

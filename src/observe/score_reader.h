@@ -60,6 +60,10 @@ class ScoreReader {
   std::vector<ScorePart> parts(const SideOfScore& side) const;
   /// q or k as the model has it, behind norm and rotation: [d_head]. Reads the side's site.
   std::vector<double> whole(const SideOfScore& side) const;
+  /// What a part of the stream that enters the layer makes of the side: [d_head], without constants.
+  std::vector<double> part_of(const SideOfScore& side, std::vector<double> stream) const;
+  /// What the side has beside the stream, by the names of SideReading::constants.
+  std::vector<double> constant_part(const SideOfScore& side, const std::string& name) const;
   /// The side's transpose: what of the stream makes q . other, or k . other.
   SideReading reading(const SideOfScore& side, const std::vector<double>& other) const;
 
@@ -68,6 +72,10 @@ class ScoreReader {
   std::vector<ScorePart> head_parts(Index layer, Index pos) const;
   QkWriter head_writer(Index layer, Index head, Index pos) const;
   bool has_constant(const SideOfScore& side) const;
+  /// What comes beside the stream, not yet projected: Shortformer's position, and the norm's bias.
+  std::vector<ScorePart> constants(const SideOfScore& side) const;
+  /// From what the projection reads to q or k; the part called after the projection's bias takes it up.
+  void finish(const SideOfScore& side, std::vector<ScorePart>& parts) const;
   void project(const SideOfScore& side, std::vector<ScorePart>& parts) const;
   void normalise(const SideOfScore& side, std::vector<double>& x) const;
   void rotate(Index pos, double sign, std::vector<double>& x) const;

@@ -121,6 +121,41 @@ TEST_P(EveryFamilysScores, ByPathGroupsToWritersAndTokens) {
   }
 }
 
+/// All pairs of paths sum to the score; those of one query path to what it gives the whole key; those that end in two
+/// writers to the pair of these writers.
+TEST_P(EveryFamilysScores, ByPairsOfPathsIsBilinear) {
+  const Model m = model();
+  for (const MlpPaths mlp : {MlpPaths::recorded, MlpPaths::linear}) {
+    std::vector<std::string> sites = score_path_sites(m.config, 1, mlp);
+    for (const std::string& site : qk_sites(m.config, 1)) sites.push_back(site);
+    const TraceF64 trace = run_f64(m, tokens(6), {.capture = sites});
+    const ScoreTarget target{1, 1, 5, 3};
+    const ScorePathPairs all = expand_score_pairs(m, trace, target, {.order = 2, .top = kAllTerms, .mlp = mlp});
+    std::vector<double> of_query(all.query.paths.size(), 0.0);
+    std::map<std::pair<std::string, std::string>, double> ends;
+    double size = 0.0;
+    for (const ScorePathPair& pair : all.pairs) {
+      of_query[pair.query] += pair.value;
+      ends[{all.query.paths[pair.query].nodes.back(), all.key.paths[pair.key].nodes.back()}] += pair.value;
+      size += std::abs(pair.value);
+    }
+    EXPECT_EQ(all.rest_count, 0.0);
+    EXPECT_NEAR(all.rest_sum, 0.0, 1e-12 * size);
+    for (std::size_t i = 0; i < of_query.size(); ++i)
+      EXPECT_NEAR(of_query[i], all.query.paths[i].value, 1e-12 * size) << all.query.paths[i].nodes.front();
+    for (const QkPair& pair : expand_score(m, trace, target, kAllTerms).pairs) {
+      if (mlp == MlpPaths::linear && (pair.query.front() == 'm' || pair.key.front() == 'm')) continue;
+      EXPECT_NEAR(ends.at({pair.query, pair.key}), pair.value, 1e-12 * size) << pair.query << " " << pair.key;
+    }
+    const ScorePathPairs some = expand_score_pairs(m, trace, target, {.order = 2, .top = 5, .mlp = mlp});
+    double listed = some.rest_sum;
+    for (const ScorePathPair& pair : some.pairs) listed += pair.value;
+    EXPECT_EQ(some.pairs.size(), 5U);
+    EXPECT_NEAR(listed, some.key.own, 1e-12 * size);
+    EXPECT_EQ(some.rest_count + 5.0, static_cast<double>(all.pairs.size()));
+  }
+}
+
 KIRCHHOFF_EVERY_FAMILY(EveryFamilysScores);
 
 /// Elhage et al. 2021, token-level intensities of a two-layer model: q_i . kc[j, a] / sqrt(d_head), kc[j, a] = W_K

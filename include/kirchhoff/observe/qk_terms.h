@@ -78,6 +78,26 @@ template <class Real>
 PathExpansion expand_score_paths(const Model& model, const BasicTrace<Real>& trace, const ScoreTarget& target,
                                  ScoreSide side, const PathOptions& options = {});
 
+/// One term of the product by paths: what one path brings to the query times what another brings to the key.
+struct ScorePathPair {
+  std::size_t query = 0, key = 0;  ///< into the listed paths of either side
+  double value = 0.0;
+};
+
+/// A score by pairs of paths.
+struct ScorePathPairs {
+  PathExpansion query, key;          ///< each side with the other whole, as expand_score_paths gives them
+  std::vector<ScorePathPair> pairs;  ///< of the listed paths, the `top` largest by |value|, largest first
+  double rest_count = 0.0;           ///< of all other pairs of paths
+  double rest_sum = 0.0;             ///< of the same: the score less the listed pairs
+};
+
+/// The QK expansion with "head" replaced by "path": score = sum over (path a, path b) scale (q of a) . (k of b), for
+/// the `options.top` largest paths of either side term by term. Errors: as expand_score_paths.
+template <class Real>
+ScorePathPairs expand_score_pairs(const Model& model, const BasicTrace<Real>& trace, const ScoreTarget& target,
+                                  const PathOptions& options = {});
+
 /// What the sources at one position of the prompt give a side of a score, through all paths.
 struct ScoreSource {
   double embed = 0.0;  ///< token and position embedding
