@@ -41,19 +41,28 @@ std::vector<Index> parse_star(const std::string& text, Index n, const std::strin
   return all;
 }
 
+/// "-1", "3..7", "0,2,-1", "all".
+std::vector<Index> parse_ranges(const std::string& text, Index n, const std::string& what) {
+  std::vector<Index> chosen;
+  for (const std::string& part : split_list(text == "all" ? "0..-1" : text)) {
+    const std::size_t dots = part.find("..");
+    const Index first = parse_index(part.substr(0, dots), n, what);
+    const Index last = dots == std::string::npos ? first : parse_index(part.substr(dots + 2), n, what);
+    check(first <= last, ErrorCode::usage, "{}s '{}' run backwards", what, part);
+    for (Index i = first; i <= last; ++i) chosen.push_back(i);
+  }
+  check(!chosen.empty(), ErrorCode::usage, "'{}' selects no {}", text, what);
+  return chosen;
+}
+
 }  // namespace
 
 std::vector<Index> parse_positions(const std::string& text, Index length) {
-  std::vector<Index> positions;
-  for (const std::string& part : split_list(text == "all" ? "0..-1" : text)) {
-    const std::size_t dots = part.find("..");
-    const Index first = parse_index(part.substr(0, dots), length, "position");
-    const Index last = dots == std::string::npos ? first : parse_index(part.substr(dots + 2), length, "position");
-    check(first <= last, ErrorCode::usage, "positions '{}' run backwards", part);
-    for (Index pos = first; pos <= last; ++pos) positions.push_back(pos);
-  }
-  check(!positions.empty(), ErrorCode::usage, "'{}' selects no position", text);
-  return positions;
+  return parse_ranges(text, length, "position");
+}
+
+std::vector<Index> parse_layers(const std::string& text, Index n_layers) {
+  return parse_ranges(text, n_layers, "layer");
 }
 
 std::vector<std::pair<Index, Index>> parse_heads(const std::string& text, Index n_layers, Index n_heads) {

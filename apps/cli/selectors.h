@@ -13,6 +13,9 @@ namespace kirchhoff::cli {
 /// "-1", "3..7", "0,2,-1", "all": positions in [0, length), in the order given. Error{usage} naming what is wrong.
 std::vector<Index> parse_positions(const std::string& text, Index length);
 
+/// The same of layers: "8", "3..7", "0,2,-1", "all".
+std::vector<Index> parse_layers(const std::string& text, Index n_layers);
+
 /// "9.9", "L5.*", "*.3", lists of these: (layer, head) pairs. Error{usage} naming what is wrong.
 std::vector<std::pair<Index, Index>> parse_heads(const std::string& text, Index n_layers, Index n_heads);
 

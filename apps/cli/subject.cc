@@ -86,6 +86,8 @@ std::string header(const Session& session, const Subject& subject, const std::st
 std::string metric_name(const Subject& subject, const LogitTarget& target) {
   std::string name = fmt::format("logit({})", subject.shown(target.token));
   if (target.foil) name += fmt::format(" − logit({})", subject.shown(*target.foil));
+  if (target.readout == Readout::centred) name += " − mean logit";
+  if (target.readout == Readout::loss) name = fmt::format("ln(vocabulary) − loss({})", subject.shown(target.token));
   const Index pos = target.pos < 0 ? target.pos + subject.length() : target.pos;
   return fmt::format("{} at position {} ({})", name, pos,
                      subject.shown(subject.prompt.ids[static_cast<std::size_t>(pos)]));

@@ -68,6 +68,7 @@
 #include "kirchhoff/observe/paths.h"
 #include "kirchhoff/observe/prediction.h"
 #include "kirchhoff/observe/qk_terms.h"
+#include "kirchhoff/study/attribution_json.h"
 #include "kirchhoff/study/circuit_json.h"
 #include "kirchhoff/study/flow_json.h"
 #include "kirchhoff/study/head_roles.h"

@@ -12,6 +12,7 @@
 #include "kirchhoff/kernels/norm.h"
 #include "kirchhoff/kernels/softmax.h"
 #include "observe/one_sequence.h"
+#include "observe/stream_sources.h"
 
 namespace kirchhoff {
 namespace {
@@ -24,6 +25,7 @@ struct State {
   Index layer;
 };
 
+bool has_final_norm(const ModelConfig& config) { return config.final_norm && config.norm != NormKind::none; }
 bool has_mid(const ModelConfig& config) { return !config.attn_only && !config.parallel; }
 
 std::vector<State> states_of(const ModelConfig& config, bool mid) {
@@ -48,7 +50,6 @@ const Real* values_or_null(const WeightVector& vector) {
 template <class Real>
 void final_norm(const Model& model, View<Real, 2> x) {
   const ModelConfig& config = model.config;
-  if (!config.final_norm || config.norm == NormKind::none) return;
   kernels::NormProblem<Real> problem{.x = x,
                                      .out = x,
                                      .gain = values_or_null<Real>(model.weights.ln_final.w),
@@ -57,12 +58,24 @@ void final_norm(const Model& model, View<Real, 2> x) {
   config.norm == NormKind::layer_norm ? kernels::layer_norm(problem) : kernels::rms_norm(problem);
 }
 
-/// x W_U + b_U, scaled and soft-capped, a slice of the vocabulary at a time where W_U is packed. [rows, d_vocab_out]
+/// x := the final norm of each row with the divisor that it had in the run.
 template <class Real>
-BasicTensor<Real> unembed(const Model& model, View<const Real, 2> x) {
+void final_norm_held(const Model& model, double scale, View<Real, 2> x) {
+  const WeightVector& bias = model.weights.ln_final.b;
+  for (Index row = 0; row < x.dim[0]; ++row) {
+    through_norm(model.config.norm, model.weights.ln_final, scale, x.row(row));
+    for (Index i = 0; bias.present() && i < x.dim[1]; ++i)
+      x(row, i) += static_cast<Real>(bias.f64()[static_cast<std::size_t>(i)]);
+  }
+}
+
+/// x W_U + b_U, scaled and soft-capped (plain: x W_U alone), a slice of the vocabulary at a time where W_U is packed.
+/// [rows, d_vocab_out]
+template <class Real>
+BasicTensor<Real> unembed(const Model& model, View<const Real, 2> x, bool plain) {
   const ModelConfig& config = model.config;
   const WeightMatrix& W_U = model.weights.W_U;
-  const Real* bias = values_or_null<Real>(model.weights.b_U);
+  const Real* bias = plain ? nullptr : values_or_null<Real>(model.weights.b_U);
   auto logits = BasicTensor<Real>::uninitialised({x.dim[0], config.d_vocab_out});
   const View<Real, 2> out = logits.template view<2>();
   if (!W_U.packed()) {
@@ -81,6 +94,7 @@ BasicTensor<Real> unembed(const Model& model, View<const Real, 2> x) {
           .a = x, .b = transposed(storage), .c = slice, .bias = bias ? bias + begin : nullptr});
     }
   }
+  if (plain) return logits;
   if (config.logit_scale != 1.0)
     for (Real& value : logits.values()) value *= static_cast<Real>(config.logit_scale);
   if (config.logit_softcap > 0.0) kernels::soft_cap(out, config.logit_softcap);
@@ -105,8 +119,9 @@ double entropy(std::span<const Real> logits) {
 
 }  // namespace
 
-std::vector<std::string> lens_sites(const ModelConfig& config, bool mid) {
+std::vector<std::string> lens_sites(const ModelConfig& config, bool mid, LensReading reading) {
   std::vector<std::string> sites;
+  if (reading == LensReading::prefix && has_final_norm(config)) sites.push_back(site_name(Site::final_scale));
   for (const State& state : states_of(config, mid)) sites.push_back(site_name(state.site, state.layer));
   return sites;
 }
@@ -135,8 +150,13 @@ std::vector<LensRow> logit_lens(const Model& model, const BasicTrace<Real>& trac
     const std::span<const Real> values = at_position(trace, state.site, state.layer, pos);
     std::copy(values.begin(), values.end(), x.row(i).begin());
   }
-  final_norm(model, x);
-  const BasicTensor<Real> logits = unembed<Real>(model, x);
+  const bool plain = options.reading == LensReading::plain;
+  if (has_final_norm(model.config)) {
+    if (options.reading == LensReading::lens) final_norm(model, x);
+    if (options.reading == LensReading::prefix)
+      final_norm_held(model, static_cast<double>(at_position(trace, Site::final_scale, 0, pos).front()), x);
+  }
+  const BasicTensor<Real> logits = unembed<Real>(model, x, plain);
 
   std::vector<LensRow> rows(states.size());
   parallel_for(n, [&](Index i) {

@@ -9,20 +9,33 @@ namespace kirchhoff::observe {
 
 using Direction = std::vector<double>;  ///< [d_model]
 
-/// The final norm and the unembedding as a linear map of the stream at one position, the norm's divisor held fixed:
-/// metric = stream . stream_direction + norm_bias + unembed_bias.
+/// The final norm and the unembedding as linear maps of the stream, one for each target, the norm's divisors held
+/// fixed: number of target t = stream . directions[of_target[t]] / final_scale[t] + norm_bias[..] + unembed_bias[..].
+struct Readings {
+  std::vector<Direction> directions;  ///< what targets differ in beside the divisor: [reading], in front of the norm
+  std::vector<double> norm_bias, unembed_bias;  ///< [reading]
+  std::vector<Index> of_target;                 ///< [target]: its reading
+  std::vector<double> final_scale;              ///< [target]
+
+  const Direction& direction(std::size_t target) const { return directions[reading(target)]; }
+  std::size_t reading(std::size_t target) const { return static_cast<std::size_t>(of_target[target]); }
+};
+
+/// The targets' positions are resolved.
+template <class Real>
+Readings read_targets(const Model& model, const BasicTrace<Real>& trace, std::span<const LogitTarget> targets);
+
+/// The same of one target, the divisor inside: number = stream . stream_direction + norm_bias + unembed_bias.
 struct LogitDirection {
   Direction stream;
   double norm_bias = 0.0, unembed_bias = 0.0;
-  double final_scale = 1.0;
 };
-
 template <class Real>
-LogitDirection logit_direction(const Model& model, const BasicTrace<Real>& trace, const LogitTarget& target, Index pos);
+LogitDirection logit_direction(const Model& model, const BasicTrace<Real>& trace, const LogitTarget& target);
 
-/// The model's own logit (difference).
+/// The model's own number.
 struct OwnLogit {
-  double value = 0.0;                 ///< before the logit soft-cap, where there is one
+  double value = 0.0;                 ///< logits before the soft-cap, where there is one
   std::optional<double> soft_capped;  ///< after it
 };
 
@@ -30,20 +43,20 @@ struct OwnLogit {
 template <class Real>
 OwnLogit own_logit(const Model& model, const BasicTrace<Real>& trace, const LogitTarget& target);
 
+/// The row of trace.logits at a position. Error{usage} if only the last one's were computed and another is asked for.
+template <class Real>
+std::span<const Real> logits_at(const BasicTrace<Real>& trace, Index pos);
+
 /// The direction in front of a norm whose divisor is `scale`, given the direction behind it.
 Direction before_norm(NormKind kind, const NormWeights& weights, double scale, const Direction& behind);
 
-/// The direction in which layer `layer`'s attention output (heads, b_O) is read, i.e. before the post-norm if there is
-/// one.
-template <class Real>
-Direction attention_direction(const Model& model, const BasicTrace<Real>& trace, Index layer, Index pos,
-                              const Direction& stream);
+/// Rows [begin, begin + count) of a weight matrix's storage, expanded into `scratch` if it is packed.
+ConstMatrix storage_rows(const WeightMatrix& W, Index begin, Index count, Tensor& scratch);
 
-/// W_O u of each direction: [n_heads * d_head], so that head h's share is z_h . (its block).
-std::vector<Direction> output_directions(const WeightMatrix& W_O, std::span<const Direction> us);
-inline Direction output_direction(const WeightMatrix& W_O, const Direction& u) {
-  return output_directions(W_O, {&u, 1}).front();
-}
+/// u W^T for every direction u and the columns [first, first + count) of W's storage: [directions, count]. Of few
+/// directions summed in double, of many by a product in the precision of `Real`.
+template <class Real>
+TensorF64 through(const WeightMatrix& W, std::span<const Direction> directions, Index first, Index count);
 
 template <class Real>
 double dot(const Direction& u, const Real* x) {

@@ -86,14 +86,6 @@ struct Block {
   BasicTensor<Real> readouts;  ///< [chains, pos, d_model]
 };
 
-/// The storage of a weight matrix, expanded into `scratch` if it is packed.
-ConstMatrix expanded(const WeightMatrix& W, Tensor& scratch) {
-  if (!W.packed()) return W.storage();
-  scratch = Tensor::uninitialised({W.d_out(), W.d_in()});
-  W.rows(0, W.d_out(), scratch.data());
-  return scratch.view<2>();
-}
-
 template <class Real>
 double dot_product(const Real* a, const Real* b, Index n) {
   double sum = 0.0;
@@ -118,7 +110,7 @@ class Expander {
 
   void run() {
     const Index pos = result_.target.pos;
-    const LogitDirection u = logit_direction(model_, trace_, result_.target, pos);
+    const LogitDirection u = logit_direction(model_, trace_, result_.target);
     Block<Real> root{config_.n_layers, {Chain{}}, BasicTensor<Real>({1, rows_, config_.d_model})};
     const std::span<Real> readout(root.readouts.data() + pos * config_.d_model, u.stream.size());
     for (std::size_t i = 0; i < readout.size(); ++i) readout[i] = static_cast<Real>(u.stream[i]);
@@ -163,7 +155,7 @@ class Expander {
       const LayerWeights& w = model_.weights.layers[static_cast<std::size_t>(layer)];
       const Index below = sources_below(sources_, layer), parts = below + has_value_bias(layer) + 1;
       auto values = BasicTensor<Real>::uninitialised({parts, config_.n_kv_heads, rows_, d_head});
-      const ConstMatrix W_V = expanded(w.W_V, scratch_V_);  // [n_kv_heads d_head, d_model]
+      const ConstMatrix W_V = storage_rows(w.W_V, 0, w.W_V.d_out(), scratch_V_);  // [n_kv_heads d_head, d_model]
       auto x = BasicTensor<Real>::uninitialised({rows_, config_.d_model});
       auto v = BasicTensor<Real>::uninitialised({rows_, width});
       const auto store = [&](Index part, auto&& value_at) {
@@ -230,8 +222,8 @@ class Expander {
       readouts = behind_norm.template view<2>();
     }
     auto z = BasicTensor<Real>::uninitialised({count * rows_, heads * d_head});
-    kernels::gemm(
-        kernels::BasicGemmProblem<Real>{.a = readouts, .b = expanded(w.W_O, scratch_O_), .c = z.template view<2>()});
+    kernels::gemm(kernels::BasicGemmProblem<Real>{
+        .a = readouts, .b = storage_rows(w.W_O, 0, w.W_O.d_out(), scratch_O_), .c = z.template view<2>()});
 
     // 2. From the queries to the keys: y_j = sum_i A[i, j] z_i, and each source's part: y . v.
     const BasicTensor<Real>& values = values_[static_cast<std::size_t>(layer)];
@@ -274,7 +266,7 @@ class Expander {
 
     // 4. How these chains read the stream: back through W_V and ln1.
     children.readouts = BasicTensor<Real>::uninitialised({heads * count, rows_, d_model});
-    const ConstMatrix W_V = expanded(w.W_V, scratch_V_);
+    const ConstMatrix W_V = storage_rows(w.W_V, 0, w.W_V.d_out(), scratch_V_);
     const Index group_rows = group_ * count * rows_;
     std::vector<kernels::BasicGemmProblem<Real>> products;
     for (Index g = 0; g < config_.n_kv_heads; ++g)

@@ -86,29 +86,14 @@ class ScoreReader {
     return parts;
   }
 
-  /// z_h W_O^h of every head of a layer, through the norm behind the attention if there is one.
+  /// What every head of a layer wrote.
   std::vector<Part> head_parts(Index layer, Index pos) const {
-    const LayerWeights& w = of_layer(layer);
-    const Index d_head = config_.d_head, d_model = config_.d_model, width = w.W_O.d_in();
-    const std::span<const Real> z = at_position(trace_, Site::z, layer, pos);
+    const TensorF64 written = write_heads(model_, trace_, layer, pos);
     std::vector<Part> parts;
-    for (Index head = 0; head < config_.n_heads; ++head)
-      parts.push_back({head_writer(layer, head, pos), true, Vector(static_cast<std::size_t>(d_model))});
-    constexpr Index kRows = 64;
-    std::vector<float> block(static_cast<std::size_t>(kRows * width));
-    for (Index begin = 0; begin < d_model; begin += kRows) {
-      const Index end = std::min(d_model, begin + kRows);
-      w.W_O.rows(begin, end, block.data());
-      for (Index r = begin; r < end; ++r)
-        for (Index i = 0; i < width; ++i)
-          parts[static_cast<std::size_t>(i / d_head)].vector[static_cast<std::size_t>(r)] +=
-              static_cast<double>(block[static_cast<std::size_t>((r - begin) * width + i)]) *
-              static_cast<double>(z[static_cast<std::size_t>(i)]);
+    for (Index head = 0; head < config_.n_heads; ++head) {
+      const std::span<const double> row = written.view<2>().row(head);
+      parts.push_back({head_writer(layer, head, pos), true, Vector(row.begin(), row.end())});
     }
-    if (has_ln1_post(config_))
-      for (Part& part : parts)
-        through_norm(config_.norm, w.ln1_post, ln1_post_scale(config_, trace_, layer, pos),
-                     std::span<double>(part.vector));
     return parts;
   }
 

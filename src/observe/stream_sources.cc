@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>  // for copy, count_if
+#include <algorithm>  // for copy, count_if, min
 #include <numeric>    // for accumulate
 
 #include "observe/one_sequence.h"
@@ -94,6 +94,30 @@ void write_source(const Model& model, const BasicTrace<Real>& trace, const Strea
 }
 
 template <class Real>
+TensorF64 write_heads(const Model& model, const BasicTrace<Real>& trace, Index layer, Index pos) {
+  const ModelConfig& config = model.config;
+  const LayerWeights& w = model.weights.layers[static_cast<std::size_t>(layer)];
+  const Index d_head = config.d_head, d_model = config.d_model, width = w.W_O.d_in();
+  const std::span<const Real> z = at_position(trace, Site::z, layer, pos);
+  TensorF64 written({config.n_heads, d_model});
+  constexpr Index kRows = 64;
+  std::vector<float> block(static_cast<std::size_t>(kRows * width));
+  for (Index begin = 0; begin < d_model; begin += kRows) {
+    const Index end = std::min(d_model, begin + kRows);
+    w.W_O.rows(begin, end, block.data());
+    for (Index r = begin; r < end; ++r)
+      for (Index i = 0; i < width; ++i)
+        written[i / d_head * d_model + r] +=
+            static_cast<double>(block[static_cast<std::size_t>((r - begin) * width + i)]) *
+            static_cast<double>(z[static_cast<std::size_t>(i)]);
+  }
+  if (has_ln1_post(config))
+    for (Index head = 0; head < config.n_heads; ++head)
+      through_norm(config.norm, w.ln1_post, ln1_post_scale(config, trace, layer, pos), written.view<2>().row(head));
+  return written;
+}
+
+template <class Real>
 void through_norm(NormKind kind, const NormWeights& weights, double scale, std::span<Real> x) {
   if (kind == NormKind::none) return;
   const double centre = kind == NormKind::layer_norm ? mean<Real>(x) : 0.0;
@@ -123,6 +147,7 @@ double ln1_post_scale(const ModelConfig& config, const BasicTrace<Real>& trace, 
 
 #define KIRCHHOFF_INSTANTIATE(Real)                                                                               \
   template void write_source(const Model&, const BasicTrace<Real>&, const StreamSource&, Index, std::span<Real>); \
+  template TensorF64 write_heads(const Model&, const BasicTrace<Real>&, Index, Index);                            \
   template void through_norm(NormKind, const NormWeights&, double, std::span<Real>);                              \
   template void back_through_norm(NormKind, const NormWeights&, double, std::span<Real>);                         \
   template double ln1_scale(const ModelConfig&, const BasicTrace<Real>&, Index, Index);                           \

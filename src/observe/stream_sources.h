@@ -31,6 +31,11 @@ template <class Real>
 void write_source(const Model& model, const BasicTrace<Real>& trace, const StreamSource& source, Index pos,
                   std::span<Real> out);
 
+/// What every head of a layer wrote at one position, z_h W_O^h, behind the norm that follows the attention if there is
+/// one, without the shared b_O: [head, d_model].
+template <class Real>
+TensorF64 write_heads(const Model& model, const BasicTrace<Real>& trace, Index layer, Index pos);
+
 /// x := (x - mean x) / scale * gain (RMS: no mean), the norm's linear part with its divisor held, without its bias.
 template <class Real>
 void through_norm(NormKind kind, const NormWeights& weights, double scale, std::span<Real> x);

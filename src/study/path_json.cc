@@ -25,7 +25,7 @@ Json writers_json(const std::vector<QkWriter>& writers) {
 Json to_json(const PathExpansion& expansion, const TokenNames& names) {
   const LogitTarget& target = expansion.target;
   Json result = {{"metric", expansion.own},
-                 {"metric_name", target.foil ? "logit(target) - logit(foil)" : "logit(target)"},
+                 {"metric_name", metric_name(target)},
                  {"target", to_json(target.token, names)},
                  {"foil", target.foil ? to_json(*target.foil, names) : Json(nullptr)},
                  {"pos", target.pos},

@@ -60,7 +60,7 @@ Json to_json(const Attribution& attribution, const TokenNames& names) {
   Json parts = Json::array();
   for (const AttributionPart& part : attribution.parts) parts.push_back({{"node", part.node}, {"value", part.value}});
   Json result = {{"metric", attribution.own},
-                 {"metric_name", target.foil ? "logit(target) - logit(foil)" : "logit(target)"},
+                 {"metric_name", metric_name(target)},
                  {"sum", attribution.sum},
                  {"closure", attribution.closure},
                  {"target", to_json(target.token, names)},

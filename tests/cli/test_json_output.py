@@ -94,6 +94,44 @@ class Dla(Case):
             self.assertEqual(len(split["by_source"]), 5)
             self.assertAlmostEqual(sum(split["by_source"]), parts[split["node"]], places=5)
 
+    def test_every_position_explains_its_next_token(self):
+        for folder in ("gpt2", "gemma2"):
+            facts = expected(folder)
+            tokens = facts["sequences"][2]["tokens"]
+            losses = self.json("run", GOLDEN / folder, "--ids", ids_of(tokens))["loss"]["per_token"]
+            result = self.json("dla", GOLDEN / folder, "--ids", ids_of(tokens), "--pos", "all", "--readout", "loss", "--head", "1.0")
+            self.assertEqual(result["metric_name"], "ln(vocabulary) - loss(target)")
+            self.assertEqual([p["target"]["id"] for p in result["positions"][:-1]], tokens[1:])
+            uniform = math.log(self.json("model", "info", GOLDEN / folder)["config"]["d_vocab_out"])
+            for position, loss in zip(result["positions"], losses):
+                self.assertAlmostEqual(uniform - position["metric"], loss, places=4)
+                self.assertLessEqual(position["closure"], 1e-5)
+            sums = [0.0] * len(tokens)
+            for part in result["parts"]:
+                sums[part["pos"]] += part["value"]
+            for position, total in zip(result["positions"], sums):
+                self.assertAlmostEqual(total, position["sum"], places=9)
+            values = {(part["pos"], part["node"]): part["value"] for part in result["parts"]}
+            self.assertEqual(result["heads"][3][1][2], values[3, "a1.h2"])
+            for pos, row in enumerate(result["sources"][0]["by_source"]):
+                self.assertAlmostEqual(sum(row), values[pos, "a1.h0"], places=5)
+
+    def test_loss_of_one_position_has_removals(self):
+        result = self.json("dla", GOLDEN / "gpt2", "--ids", "5,6,7,8", "--readout", "loss", "--target-id", "9")
+        self.assertTrue(all("removal" in part for part in result["parts"]))
+        self.assertNotIn("removal", self.json("dla", GOLDEN / "gpt2", "--ids", "5,6,7,8")["parts"][0])
+
+    def test_neurons_and_their_rest_sum_to_the_mlp(self):
+        for folder in ("gpt2", "gemma3", "olmo2"):
+            result = self.json("dla", GOLDEN / folder, "--ids", "5,6,7,8", "--neurons=1", "--top", "3")
+            parts = {part["node"]: part["value"] for part in result["parts"]}
+            (total,) = result["neuron_sums"]
+            self.assertEqual([n["layer"] for n in result["neurons"]], [1, 1, 1])
+            listed = sum(n["value"] for n in result["neurons"])
+            self.assertAlmostEqual(listed + total["rest"]["sum"] + total["bias"], parts["m1"], places=5)
+            self.assertLessEqual(total["closure"], 1e-5)
+        self.assertIn("no MLPs", self.fails(3, "dla", GOLDEN / "tl-attn-only-none-standard", "--ids", "1,2", "--neurons"))
+
 
 class Paths(Case):
     def test_paths_and_the_rest_sum_to_the_golden_metric(self):
@@ -230,6 +268,18 @@ class Others(Case):
         self.assertEqual(last["top"][0]["id"], top["id"])
         self.assertAlmostEqual(last["top"][0]["logit"], top["logit"], places=4)
         self.assertEqual(last["tokens"][0]["id"], 9)
+
+    def test_readings_of_the_lens(self):
+        def rows(reading):
+            result = self.json("lens", GOLDEN / "llama-gqa", "--ids", "5,6,7", "--target-id", "9", "--reading", reading)
+            self.assertEqual(result["reading"], reading)
+            return [row["tokens"][0] for row in result["positions"][0]["layers"]], result["norm"]
+        (lens, recomputed), (prefix, held), (plain, none) = rows("lens"), rows("prefix"), rows("plain")
+        self.assertEqual((recomputed, held, none), ("recomputed", "held", "none"))
+        self.assertEqual([t["rank"] for t in lens], [t["rank"] for t in prefix], "no biases: the same ranking")
+        self.assertNotAlmostEqual(lens[0]["logit"], prefix[0]["logit"], places=4)
+        self.assertAlmostEqual(lens[-1]["logit"], prefix[-1]["logit"], places=5)
+        self.assertNotAlmostEqual(plain[-1]["logit"], lens[-1]["logit"], places=4)
 
     def test_attn(self):
         result = self.json("attn", GOLDEN / "gpt2", "--ids", "5,6,7", "--head", "1.2", "--pos", "0,2")

@@ -2,11 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>  // for log
+#include <cmath>  // for log, sqrt, tanh
 
 #include "engine/support.h"
 #include "kirchhoff/engine/sites.h"
 #include "kirchhoff/model/load.h"
+#include "kirchhoff/observe/attribution.h"
 #include "observe/support.h"
 
 namespace kirchhoff {
@@ -55,6 +56,70 @@ TEST_P(Lens, MidStatesExistWhereTheModelHasThem) {
   ASSERT_EQ(static_cast<Index>(rows.size()), (has_mid ? 2 : 1) * config().n_layers + 1);
   EXPECT_EQ(rows[0].label, "0_pre");
   EXPECT_EQ(rows[1].label, has_mid ? "0_mid" : "1_pre");
+}
+
+/// Framework-math 22.18. Without biases the lens is the prefix at another temperature: both read the same vector, and
+/// the final norm's divisor of the state, by hand here, takes the place of the last state's.
+TEST_P(Lens, IsThePrefixTimesTheRatioOfScales) {
+  ModelConfig uncapped = config();
+  uncapped.logit_softcap = 0.0;
+  const Model m = random_model(uncapped, 3, {.biases = false});
+  ASSERT_FALSE(m.weights.ln_final.b.present() || m.weights.b_U.present());
+  const Index pos = 5;
+  const TraceF64 trace = run_f64(m, tokens(7), {.capture = lens_sites(uncapped, false, LensReading::prefix)});
+  LensOptions options{.pos = pos, .tokens = every_token(uncapped)};
+  const auto lens = logit_lens(m, trace, options);
+  options.reading = LensReading::prefix;
+  const auto prefix = logit_lens(m, trace, options);
+  const auto scale_of = [&](const TensorF64& stream) {
+    const double* x = stream.data() + pos * uncapped.d_model;
+    const auto d = static_cast<double>(uncapped.d_model);
+    double mean = 0.0, square = 0.0;
+    for (Index i = 0; uncapped.norm == NormKind::layer_norm && i < uncapped.d_model; ++i) mean += x[i] / d;
+    for (Index i = 0; i < uncapped.d_model; ++i) square += (x[i] - mean) * (x[i] - mean);
+    return uncapped.norm == NormKind::none ? 1.0 : std::sqrt(square / d + uncapped.norm_eps);
+  };
+  const double last = scale_of(trace.at(site_name(Site::resid_post, 2)));
+  for (Index layer = 0; layer < 3; ++layer) {
+    const double ratio = last / scale_of(trace.at(site_name(Site::resid_pre, layer)));
+    const auto row = static_cast<std::size_t>(layer);
+    std::vector<double> scaled = logits_of(prefix[row]);
+    for (double& logit : scaled) logit *= ratio;
+    EXPECT_LE(test::relative_error(logits_of(lens[row]), scaled), 1e-12) << lens[row].label;
+    EXPECT_EQ(lens[row].top.front().id, prefix[row].top.front().id) << "the same ranking";
+    if (uncapped.norm != NormKind::none) {
+      EXPECT_NE(ratio, 1.0);
+    }
+  }
+  EXPECT_LE(test::relative_error(logits_of(lens[3]), logits_of(prefix[3])), 1e-12);
+}
+
+/// The prefix is the sum of the direct attributions of what was written so far (soft-capped where logits are); plain is
+/// the product alone.
+TEST_P(Lens, PrefixAddsUpAndPlainIsAProduct) {
+  const Model m = model();
+  std::vector<std::string> sites = lens_sites(config(), false, LensReading::prefix);
+  for (const std::string& site : attribution_sites(config())) sites.push_back(site);
+  const TraceF64 trace = run_f64(m, tokens(7), {.capture = sites});
+  const TokenId token = 13;
+  const Index pos = 4;
+  LensOptions options{.pos = pos, .tokens = {token}, .reading = LensReading::prefix};
+  const auto prefix = logit_lens(m, trace, options);
+  options.reading = LensReading::plain;
+  options.tokens = every_token(config());
+  const auto plain = logit_lens(m, trace, options);
+  const Attribution whole = attribute_logit(m, trace, {token, {}, pos});
+  for (Index layer = 0; layer <= 3; ++layer) {
+    double sum = 0.0;
+    for (const AttributionPart& part : whole.parts)
+      if (part.layer < layer) sum += part.value;  // -1: embeddings, and the biases behind the stream
+    if (config().logit_softcap > 0.0) sum = config().logit_softcap * std::tanh(sum / config().logit_softcap);
+    const auto row = static_cast<std::size_t>(layer);
+    EXPECT_NEAR(prefix[row].tokens.front().score.logit, sum, 1e-12) << prefix[row].label;
+    const TensorF64& stream = trace.at(layer < 3 ? site_name(Site::resid_pre, layer) : site_name(Site::resid_post, 2));
+    const std::span<const double> x(stream.data() + pos * config().d_model, static_cast<std::size_t>(config().d_model));
+    EXPECT_LE(test::relative_error(logits_of(plain[row]), test::multiply(x, m.weights.W_U, {})), 1e-12);
+  }
 }
 
 KIRCHHOFF_EVERY_FAMILY(Lens);

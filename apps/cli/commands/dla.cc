@@ -1,14 +1,16 @@
-#include <algorithm>  // for sort
-#include <cmath>      // for abs
+#include <algorithm>  // for max, min
+#include <cmath>      // for log
 #include <memory>     // for make_shared
 
 #include "attribution_view.h"
 #include "commands.h"
+#include "dla_view.h"
 #include "json_option.h"
 #include "kirchhoff/observe/attention.h"
+#include "kirchhoff/study/attribution_json.h"
+#include "readout_option.h"
 #include "selectors.h"
 #include "subject.h"
-#include "table.h"
 
 namespace kirchhoff::cli {
 namespace {
@@ -17,92 +19,169 @@ struct DlaCommand {
   ModelOptions model;
   PromptOptions prompt;
   TargetOptions target;
+  ReadoutOption readout;
   JsonOption json;
   std::string pos = "-1";
-  std::optional<std::string> heads;
+  std::optional<std::string> heads, neurons;
   Index top = 20;
   bool all = false;
 };
 
-using Heads = std::vector<std::pair<Index, Index>>;
+/// What was asked and what was found.
+struct DlaStudy {
+  const DlaCommand& options;
+  const Subject& subject;
+  std::vector<std::pair<Index, Index>> heads{};
+  std::vector<Index> neuron_layers{};
+  Trace trace{};
+  std::vector<LogitTarget> targets{};
+  std::vector<Attribution> attributions{};
+  std::vector<double> removal{};  ///< of one position's loss
 
-std::string parts_table(const Session& session, const Attribution& attribution, Index top) {
-  std::vector<AttributionPart> parts = attribution.parts;
-  std::stable_sort(parts.begin(), parts.end(), [](const AttributionPart& a, const AttributionPart& b) {
-    return std::abs(a.value) > std::abs(b.value);
-  });
-  if (static_cast<Index>(parts.size()) > top) parts.resize(static_cast<std::size_t>(top));
-  Table table({{"part"}, {"value", true}, {""}});
-  const double largest = parts.empty() ? 1.0 : std::abs(parts.front().value);
-  for (const AttributionPart& part : parts)
-    table.add({part.node, signed_value(part.value), signed_bar(part.value, largest)});
-  return table.render(session.out);
+  bool one() const { return targets.size() == 1; }
+  TensorF64 sources(Index layer, Index head) const {
+    return attribute_sources<float>(subject.model, trace, targets, layer, head);
+  }
+  /// [position][layer's place]
+  std::vector<std::vector<NeuronAttribution>> neurons() const {
+    std::vector<std::vector<NeuronAttribution>> found(targets.size());
+    for (const Index layer : neuron_layers) {
+      std::vector<NeuronAttribution> of_layer = attribute_neurons<float>(subject.model, trace, targets, layer);
+      for (std::size_t t = 0; t < targets.size(); ++t) found[t].push_back(std::move(of_layer[t]));
+    }
+    return found;
+  }
+  /// Neurons to list a layer.
+  Index neuron_top() const { return options.all ? subject.model.config.d_mlp : options.top; }
+};
+
+std::vector<std::string> dla_assumptions(const ModelConfig& config, Readout readout) {
+  std::vector<std::string> lines = attribution_assumptions(config);
+  if (readout == Readout::loss) {
+    if (config.logit_softcap > 0.0) lines.pop_back();  // the loss is that behind the soft-cap
+    lines.emplace_back(
+        "the loss as a sum: integrated along the straight line from no logits (a uniform guess) to the model's");
+  }
+  return lines;
 }
 
-Json sources_json(const Subject& subject, const Trace& trace, const LogitTarget& target, const Heads& heads) {
+Json sources_json(const DlaStudy& study) {
   Json list = Json::array();
-  for (const auto& [layer, head] : heads)
-    list.push_back({{"node", fmt::format("a{}.h{}", layer, head)},
-                    {"by_source", attribute_sources(subject.model, trace, target, layer, head)}});
+  for (const auto& [layer, head] : study.heads) {
+    const TensorF64 shares = study.sources(layer, head);
+    Json rows = Json::array();
+    for (Index t = 0; t < shares.dim(0); ++t)
+      rows.push_back(std::vector<double>(shares.data() + t * shares.dim(1), shares.data() + (t + 1) * shares.dim(1)));
+    list.push_back(
+        {{"node", fmt::format("a{}.h{}", layer, head)}, {"by_source", study.one() ? rows.front() : std::move(rows)}});
+  }
   return list;
 }
 
-void write_sources(Session& session, const Subject& subject, const Trace& trace, const LogitTarget& target,
-                   const Heads& heads) {
-  for (const auto& [layer, head] : heads) {
-    const std::vector<double> shares = attribute_sources(subject.model, trace, target, layer, head);
+Json dla_json(Session& session, const DlaStudy& study) {
+  Json result = new_result("dla", session, study.subject);
+  const TokenNames names = study.subject.names();
+  if (study.one())
+    result.update(to_json(study.attributions.front(), names));
+  else
+    result.update(to_json(std::span<const Attribution>(study.attributions), names));
+  for (std::size_t p = 0; p < study.removal.size(); ++p) result["parts"][p]["removal"] = study.removal[p];
+  if (!study.heads.empty()) result["sources"] = sources_json(study);
+  if (!study.neuron_layers.empty()) {
+    result["neurons"] = result["neuron_sums"] = Json::array();
+    const auto neurons = study.neurons();
+    for (std::size_t t = 0; t < neurons.size(); ++t) {
+      const Json found = neurons_json(neurons[t], study.targets[t].pos, study.neuron_top());
+      for (const char* key : {"neurons", "neuron_sums"})
+        for (const Json& item : found[key]) result[key].push_back(item);
+    }
+  }
+  result["assumptions"] = dla_assumptions(study.subject.model.config, study.options.readout.value());
+  return result;
+}
+
+void write_parts(Session& session, const DlaStudy& study) {
+  const auto count = static_cast<Index>(study.attributions.front().parts.size());
+  const Index top = std::min(count, study.options.all ? count : study.options.top);
+  const auto title = [&](const std::string& text) {
+    session.out.write(fmt::format("\n{}\n", session.out.paint(Style::title, text)));
+  };
+  title("Direct logit attribution");
+  if (study.one()) {
+    const Attribution& only = study.attributions.front();
+    session.out.write(totals_lines(session.out, only));
+    if (only.target.readout == Readout::loss)
+      session.out.write(fmt::format("  loss {:.4f}, of a uniform guess {:.4f}\n",
+                                    std::log(static_cast<double>(study.subject.model.config.d_vocab_out)) - only.own,
+                                    std::log(static_cast<double>(study.subject.model.config.d_vocab_out))));
+    session.out.write(fmt::format("\n{} of {} parts, largest first\n", top, count));
+    session.out.write(parts_table(session, only, study.removal, top));
+    return;
+  }
+  session.out.write(positions_table(session, study.subject, study.attributions));
+  double worst = 0.0;
+  for (const Attribution& at : study.attributions) worst = std::max(worst, at.closure);
+  session.out.write(fmt::format(
+      "\n  largest closure {}\n\n{} of {} parts, largest mean first\n",
+      session.out.paint(worst <= 1e-5 ? Style::good : Style::error, fmt::format("{:.1e}", worst)), top, count));
+  session.out.write(means_table(session, study.subject, study.attributions, top));
+}
+
+void write_details(Session& session, const DlaStudy& study) {
+  for (const auto& [layer, head] : study.heads) {
     session.out.write(fmt::format("\n{} by the token it reads from\n",
                                   session.out.paint(Style::title, fmt::format("a{}.h{}", layer, head))));
-    double largest = 0.0;
-    for (const double share : shares) largest = std::max(largest, std::abs(share));
-    Table table({{"source"}, {"value", true}, {""}});
-    for (std::size_t i = 0; i < shares.size(); ++i)
-      if (std::abs(shares[i]) > 0.02 * largest)
-        table.add({{subject.shown_at(static_cast<Index>(i)), Style::token},
-                   signed_value(shares[i]),
-                   signed_bar(shares[i], largest)});
-    session.out.write(table.render(session.out));
+    session.out.write(sources_table(session, study.subject, study.sources(layer, head), study.targets));
+  }
+  if (study.neuron_layers.empty()) return;
+  const auto neurons = study.neurons();
+  for (std::size_t t = 0; t < neurons.size(); ++t) {
+    const std::string where =
+        study.one() ? std::string() : fmt::format(" at {}", study.subject.shown_at(study.targets[t].pos));
+    session.out.write(fmt::format("\n{}{}\n", session.out.paint(Style::title, "Neurons"), where));
+    session.out.write(neurons_table(session, neurons[t], study.neuron_top()));
   }
 }
 
 int dla_command(Session& session, const Command& command, const DlaCommand& options) {
+  check(options.top >= 0, ErrorCode::usage, "option '--top': {} is not a number of parts", options.top);
   const Subject subject = open_subject(session, command, options.model, options.prompt);
   const ModelConfig& config = subject.model.config;
   const std::vector<Index> positions = parse_positions(options.pos, subject.length());
-  check(positions.size() == 1, ErrorCode::usage, "option '--pos': dla explains one position, '{}' selects {}",
-        options.pos, positions.size());
-  const Index pos = positions.front();
-  const Heads heads = options.heads ? parse_heads(*options.heads, config.n_layers, config.n_heads) : Heads{};
+  DlaStudy study{.options = options, .subject = subject};
+  if (options.heads) study.heads = parse_heads(*options.heads, config.n_layers, config.n_heads);
+  if (options.neurons) study.neuron_layers = parse_layers(*options.neurons, config.n_layers);
+
   std::vector<std::string> sites = attribution_sites(config);
-  for (const auto& [layer, head] : heads)
+  for (const auto& [layer, head] : study.heads)
     for (const std::string& site : attention_sites(layer)) sites.push_back(site);
-  const bool last = pos + 1 == subject.length();
-  const Trace trace = run_subject(session, subject, sites, last ? LogitPositions::last : LogitPositions::all);
-  const auto logits = trace.logits_of(0);
-  const TokenId best = top_tokens(logits.row(last ? logits.dim[0] - 1 : pos), 1).front().id;
-  const Attribution attribution =
-      attribute_logit(subject.model, trace, options.target.resolve(subject.opened, best, pos));
+  check(study.neuron_layers.empty() || !config.attn_only, ErrorCode::unsupported,
+        "option '--neurons': not defined here, because this model has no MLPs");
+  for (const Index layer : study.neuron_layers)
+    for (const std::string& site : neuron_sites(config, layer)) sites.push_back(site);
+  study.trace = run_subject(session, subject, sites, logits_for(subject, positions));
+  study.targets = resolve_targets(subject, study.trace, options.target, options.readout.value(), positions);
+  study.attributions = attribute_logits<float>(subject.model, study.trace, study.targets);
+  if (study.one() && options.readout.value() == Readout::loss)
+    study.removal = removal_losses(subject.model, study.trace, study.targets.front());
 
   if (options.json.wanted()) {
-    Json result = new_result("dla", session, subject);
-    result.update(to_json(attribution, subject.names()));
-    if (!heads.empty()) result["sources"] = sources_json(subject, trace, attribution.target, heads);
-    result["assumptions"] = attribution_assumptions(config);
-    options.json.print(session, result);
+    options.json.print(session, dla_json(session, study));
     return 0;
   }
-  session.out.write(header(session, subject, metric_name(subject, attribution.target)));
-  session.out.write(fmt::format("\n{}\n", session.out.paint(Style::title, "Direct logit attribution")));
-  session.out.write(totals_lines(session.out, attribution));
-  const Index count = static_cast<Index>(attribution.parts.size());
-  const Index top = options.all ? count : options.top;
-  session.out.write(fmt::format("\n{} of {} parts, largest first\n", std::min(top, count), count));
-  session.out.write(parts_table(session, attribution, top));
-  write_sources(session, subject, trace, attribution.target, heads);
+  session.out.write(
+      header(session, subject, study.one() ? metric_name(subject, study.targets.front()) : std::string()));
+  write_parts(session, study);
+  write_details(session, study);
   session.out.write("\n");
   session.out.write(note(session.out, "closure: |sum − own|, relative to the size of the parts"));
-  for (const std::string& line : attribution_assumptions(config)) session.out.write(note(session.out, line));
-  session.out.write(next_line(session, "attn", subject, fmt::format("--head {}", strongest_head(attribution))));
+  if (!study.removal.empty())
+    session.out.write(note(
+        session.out, "loss without it: what the loss rises by when the part's own logits are taken out; not a sum"));
+  for (const std::string& line : dla_assumptions(config, options.readout.value()))
+    session.out.write(note(session.out, line));
+  session.out.write(
+      next_line(session, "attn", subject, fmt::format("--head {}", strongest_head(study.attributions.front()))));
   return 0;
 }
 
@@ -114,9 +193,13 @@ void add_dla(Command& root, Session& session) {
   options->model.declare(command);
   options->prompt.declare(command);
   options->target.declare(command);
-  command.option("--pos", "POS", options->pos, "the position to explain (default -1)");
+  options->readout.declare(command);
+  command.option("--pos", "POS", options->pos,
+                 "the positions to explain, e.g. -1, 3..7, all (default -1); at several, each one's next token");
   command.option("--head", "L.H", options->heads, "split these heads' shares by source token, e.g. 9.9 or 'L9.*'");
-  command.option("--top", "N", options->top, "parts to list (default 20)");
+  command.optional_value("--neurons", "[=LAYERS]", options->neurons, "all",
+                         "split the MLPs of these layers (e.g. 8 or 3,8..10; default all) by neuron");
+  command.option("--top", "N", options->top, "parts and neurons to list (default 20)");
   command.flag("--all", options->all, "list every part");
   options->json.declare(command);
   command.on_run([&session, &command, options] { return dla_command(session, command, *options); });

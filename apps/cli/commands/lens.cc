@@ -1,6 +1,7 @@
 #include "kirchhoff/observe/lens.h"
 
-#include <memory>  // for make_shared
+#include <memory>   // for make_shared
+#include <utility>  // for pair
 
 #include "attribution_view.h"
 #include "commands.h"
@@ -20,7 +21,27 @@ struct LensCommand {
   std::string pos = "-1";
   Index top = 5;
   bool mid = false;
+  std::string reading = "lens";
 };
+
+LensReading reading_of(const std::string& name) {
+  return name == "prefix" ? LensReading::prefix : name == "plain" ? LensReading::plain : LensReading::lens;
+}
+
+/// What the rows are, for the screen: a title and a sentence.
+std::pair<std::string, std::string> lens_words(LensReading reading) {
+  switch (reading) {
+    case LensReading::prefix:
+      return {"Prefix attribution",
+              "the final norm with its scale of the last state: what was written so far, as the end reads it; adds up, "
+              "and the last row is the model's own"};
+    case LensReading::plain:
+      return {"Plain unembedding", "x W_U alone, without the final norm: no row is the model's own prediction"};
+    case LensReading::lens:
+      break;
+  }
+  return {"Logit lens", "unembed(final norm(x)), the norm recomputed on each state"};
+}
 
 std::string lens_table(const Session& session, const Subject& subject, const std::vector<LensRow>& rows) {
   std::vector<Column> columns = {{"state"}, {"top predictions"}};
@@ -48,13 +69,16 @@ int lens_command(Session& session, const Command& command, const LensCommand& op
   check(options.top >= 1, ErrorCode::usage, "option '--top': {} is less than 1", options.top);
   const Subject subject = open_subject(session, command, options.model, options.prompt);
   const std::vector<Index> positions = parse_positions(options.pos, subject.length());
-  LensOptions lens{.pos = 0, .top = options.top, .mid = options.mid, .tokens = {}};
+  LensOptions lens{
+      .pos = 0, .top = options.top, .mid = options.mid, .tokens = {}, .reading = reading_of(options.reading)};
+  const auto [title, sentence] = lens_words(lens.reading);
   if (options.target.given()) {
     const LogitTarget target = options.target.resolve(subject.opened, 0, -1);
     lens.tokens.push_back(target.token);
     if (target.foil) lens.tokens.push_back(*target.foil);
   }
-  const Trace trace = run_subject(session, subject, lens_sites(subject.model.config, lens.mid), LogitPositions::none);
+  const Trace trace =
+      run_subject(session, subject, lens_sites(subject.model.config, lens.mid, lens.reading), LogitPositions::none);
   Json positions_json = Json::array();
   if (!options.json.wanted()) session.out.write(header(session, subject));
   for (const Index pos : positions) {
@@ -64,19 +88,21 @@ int lens_command(Session& session, const Command& command, const LensCommand& op
       positions_json.push_back({{"pos", pos}, {"layers", to_json(rows, subject.names())}});
       continue;
     }
-    session.out.write(
-        fmt::format("\n{} at {}\n", session.out.paint(Style::title, "Logit lens"), subject.shown_at(pos)));
+    session.out.write(fmt::format("\n{} at {}\n", session.out.paint(Style::title, title), subject.shown_at(pos)));
     session.out.write(lens_table(session, subject, rows));
   }
   if (options.json.wanted()) {
     Json result = new_result("lens", session, subject);
-    result["norm"] = "recomputed";
+    result["reading"] = options.reading;
+    result["norm"] = lens.reading == LensReading::lens     ? "recomputed"
+                     : lens.reading == LensReading::prefix ? "held"
+                                                           : "none";
     result["positions"] = std::move(positions_json);
     options.json.print(session, result);
     return 0;
   }
   session.out.write("\n");
-  session.out.write(note(session.out, "unembed(final norm(x)), the norm recomputed on each state; entropy in nats"));
+  session.out.write(note(session.out, fmt::format("{}; entropy in nats", sentence)));
   session.out.write(
       note(session.out, "intermediate states read as if they were final ones: no claim about what later layers do"));
   session.out.write(next_line(session, "dla", subject));
@@ -94,6 +120,10 @@ void add_lens(Command& root, Session& session) {
   command.option("--pos", "POS", options->pos, "positions, e.g. -1 or 3..7 (default -1)");
   command.option("--top", "K", options->top, "predictions to list for each state (default 5)");
   command.flag("--mid", options->mid, "also the states between attention and MLP");
+  command.option(
+      "--reading", "WHAT", options->reading,
+      "lens: the norm recomputed on each state; prefix: with the last state's scale; plain: x W_U (default lens)",
+      {"lens", "prefix", "plain"});
   options->json.declare(command);
   command.on_run([&session, &command, options] { return lens_command(session, command, *options); });
 }
