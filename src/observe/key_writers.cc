@@ -135,13 +135,13 @@ KeyWriters key_writers(const Model& model, const BasicTrace<Real>& trace, Index 
       for (std::size_t k = 0; k < behind.size(); ++k)
         back_through_norm(config.norm, w.ln1_post, ln1_post_scale(config, trace, below, at[k]),
                           std::span<double>(behind[k]));
-    const TensorF64 read = through<Real>(w.W_O, behind, 0, heads * d_head);
+    const TensorF64 outputs = through<Real>(w.W_O, behind, 0, w.W_O.d_in());  // [key][head, d_head]
     for (std::size_t k = 0; k < behind.size(); ++k) {
-      const double* weights = read.data() + static_cast<Index>(k) * heads * d_head;
       const Real* z = at_position(trace, Site::z, below, at[k]).data();
       for (Index h = 0; h < heads; ++h) {
         double value = 0.0;
-        for (Index i = h * d_head; i < (h + 1) * d_head; ++i) value += weights[i] * static_cast<double>(z[i]);
+        for (Index i = h * d_head; i < (h + 1) * d_head; ++i)
+          value += outputs[static_cast<Index>(k) * w.W_O.d_in() + i] * static_cast<double>(z[i]);
         result.heads[k][static_cast<std::size_t>(below * heads + h)] = value;
       }
     }

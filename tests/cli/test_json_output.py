@@ -352,6 +352,36 @@ class Others(Case):
         self.assertEqual([len(read["sources"]) for read in head["reads"]], [1, 3])
         self.assertEqual(len(self.json("attn", GOLDEN / "gpt2", "--ids", "5,6,7")["heads"]), 8)
 
+    def test_a_tuned_lens_is_trained_saved_and_applied(self):
+        directory = self.directory()
+        text = directory / "ids.txt"
+        text.write_text(" ".join(str(i * i % 61) for i in range(400)))
+        lens = directory / "lens"
+        train = ("lens", GOLDEN / "gpt2", "--train-tuned", lens, "--data-ids", text, "--context", "16", "--steps", "30",
+                 "--step-tokens", "64")
+        result = self.json(*train)
+        self.assertEqual(result["schema"], "kirchhoff.lens.training")
+        self.assertEqual((len(result["losses"]), result["held_out_windows"]), (30, 2))
+        for layer in result["layers"]:
+            self.assertLess(layer["tuned_lens"], layer["logit_lens"])
+        self.assertEqual(json.loads((lens / "config.json").read_text())["lens_type"], "linear_tuned_lens")
+        again = self.json(*train, "--resume")
+        self.assertEqual((again["losses"], again["layers"]), ([], result["layers"]))
+        prompt = ("lens", GOLDEN / "gpt2", "--ids", "5,6,7")
+        tuned, plain = self.json(*prompt, "--tuned", lens), self.json(*prompt)
+        self.assertEqual(tuned["tuned"]["directory"], str(lens))
+        rows, others = tuned["positions"][0]["layers"], plain["positions"][0]["layers"]
+        self.assertEqual([r["label"] for r in rows], [r["label"] for r in others])
+        self.assertEqual(rows[-1], others[-1], "the model's own prediction has no translator")
+        self.assertNotEqual(rows[0], others[0])
+        self.assertIn("holds a lens already", self.fails(2, *train))
+        self.assertIn("steps = 30, not 31", self.fails(2, *train[:8], "--steps", "31", *train[10:], "--resume"))
+        self.assertIn("'--data-ids' belongs", self.fails(2, *prompt, "--data-ids", text))
+        self.assertIn("'--tuned'", self.fails(2, *prompt, "--tuned", lens, "--mid"))
+        self.assertIn("config.json", self.fails(3, *prompt, "--tuned", directory))
+        self.assertIn("translators of width", self.fails(2, "lens", GOLDEN / "tl-ln-mlp", "--ids", "1,2", "--tuned",
+                                                         lens))
+
     def test_attn_scores_are_before_the_softmax(self):
         head = self.json("attn", GOLDEN / "gpt2", "--ids", "5,6,7", "--head", "1.2", "--scores")["heads"][0]
         for query, (row, scores) in enumerate(zip(head["pattern"], head["scores"])):

@@ -6,9 +6,11 @@
 #include "attribution_view.h"
 #include "commands.h"
 #include "json_option.h"
+#include "kirchhoff/study/tuned_lens_file.h"
 #include "selectors.h"
 #include "subject.h"
 #include "table.h"
+#include "tuned_lens_training.h"
 
 namespace kirchhoff::cli {
 namespace {
@@ -22,6 +24,8 @@ struct LensCommand {
   Index top = 5;
   bool mid = false;
   std::string reading = "lens";
+  std::optional<std::string> tuned;
+  TunedLensCommandOptions training;
 };
 
 LensReading reading_of(const std::string& name) {
@@ -67,11 +71,28 @@ std::string lens_table(const Session& session, const Subject& subject, const std
 
 int lens_command(Session& session, const Command& command, const LensCommand& options) {
   check(options.top >= 1, ErrorCode::usage, "option '--top': {} is less than 1", options.top);
+  check(!options.tuned || !options.training.directory, ErrorCode::usage,
+        "'--tuned' reads a lens and '--train-tuned' makes one: give one of them");
+  check(options.training.misplaced().empty(), ErrorCode::usage, "option '{}' belongs to '--train-tuned'",
+        options.training.misplaced());
+  if (options.training.directory)
+    return train_tuned_lens(session, options.model, options.prompt, options.training, options.json);
+  check(!options.tuned || (!options.mid && options.reading == "lens"), ErrorCode::usage,
+        "option '--tuned': the lens has translators for the inputs of layers, and one reading: leave '--mid' and "
+        "'--reading' out");
+  const std::optional<TunedLens> tuned =
+      options.tuned ? std::optional<TunedLens>(read_tuned_lens(*options.tuned)) : std::nullopt;
   const Subject subject = open_subject(session, command, options.model, options.prompt);
   const std::vector<Index> positions = parse_positions(options.pos, subject.length());
   LensOptions lens{
       .pos = 0, .top = options.top, .mid = options.mid, .tokens = {}, .reading = reading_of(options.reading)};
-  const auto [title, sentence] = lens_words(lens.reading);
+  if (tuned) check_fits(*tuned, subject.model.config);
+  auto [title, sentence] = lens_words(lens.reading);
+  if (tuned) {
+    title = "Tuned lens";
+    sentence = fmt::format(
+        "unembed(final norm(x + W x + b)) with the translators of {}; the last row is the model's own", *options.tuned);
+  }
   if (options.target.given()) {
     const LogitTarget target = options.target.resolve(subject.opened, 0, -1);
     lens.tokens.push_back(target.token);
@@ -83,7 +104,8 @@ int lens_command(Session& session, const Command& command, const LensCommand& op
   if (!options.json.wanted()) session.out.write(header(session, subject));
   for (const Index pos : positions) {
     lens.pos = pos;
-    const std::vector<LensRow> rows = logit_lens(subject.model, trace, lens);
+    const std::vector<LensRow> rows =
+        tuned ? tuned_lens(subject.model, trace, *tuned, lens) : logit_lens(subject.model, trace, lens);
     if (options.json.wanted()) {
       positions_json.push_back({{"pos", pos}, {"layers", to_json(rows, subject.names())}});
       continue;
@@ -97,6 +119,7 @@ int lens_command(Session& session, const Command& command, const LensCommand& op
     result["norm"] = lens.reading == LensReading::lens     ? "recomputed"
                      : lens.reading == LensReading::prefix ? "held"
                                                            : "none";
+    if (tuned) result["tuned"] = {{"directory", *options.tuned}, {"trained_for", tuned->model}};
     result["positions"] = std::move(positions_json);
     options.json.print(session, result);
     return 0;
@@ -104,7 +127,9 @@ int lens_command(Session& session, const Command& command, const LensCommand& op
   session.out.write("\n");
   session.out.write(note(session.out, fmt::format("{}; entropy in nats", sentence)));
   session.out.write(
-      note(session.out, "intermediate states read as if they were final ones: no claim about what later layers do"));
+      note(session.out,
+           tuned ? "translators are fitted to what the model will say: what they read may not be what later layers use"
+                 : "intermediate states read as if they were final ones: no claim about what later layers do"));
   session.out.write(next_line(session, "dla", subject));
   return 0;
 }
@@ -124,6 +149,9 @@ void add_lens(Command& root, Session& session) {
       "--reading", "WHAT", options->reading,
       "lens: the norm recomputed on each state; prefix: with the last state's scale; plain: x W_U (default lens)",
       {"lens", "prefix", "plain"});
+  command.option("--tuned", "DIR", options->tuned,
+                 "read states through a tuned lens: config.json and params.pt or .safetensors");
+  options->training.declare(command);
   options->json.declare(command);
   command.on_run([&session, &command, options] { return lens_command(session, command, *options); });
 }
