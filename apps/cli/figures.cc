@@ -260,6 +260,20 @@ draw::Figure head_grid_figure(draw::Caption caption, const ModelConfig& config, 
   return {std::move(caption), std::move(map)};
 }
 
+draw::Figure heads_figure(draw::Caption caption, const ModelConfig& config, std::span<const NamedHead> heads) {
+  const auto grid = [&heads](const std::string& title, Score HeadScores::*score) {
+    HeadGrid result{.title = title, .values = {}};
+    for (const NamedHead& head : heads) result.values.push_back((head.scores.*score).value);
+    return result;
+  };
+  caption.notes.push_back("means of attention; 1 is an ideal head, and chance lies far below");
+  return head_grid_figure(
+      std::move(caption), config,
+      {grid("previous token", &HeadScores::previous_token), grid("induction", &HeadScores::induction),
+       grid("duplicate token", &HeadScores::duplicate_token), grid("first token", &HeadScores::first_token)},
+      "score", false, 1.0);
+}
+
 draw::Figure lens_figure(draw::Caption caption, const Subject& subject, std::span<const Index> positions,
                          std::span<const std::vector<LensRow>> rows) {
   draw::CellGrid grid{

@@ -11,6 +11,7 @@
 #include "kirchhoff/observe/lens.h"
 #include "kirchhoff/observe/paths.h"
 #include "kirchhoff/observe/term_importance.h"
+#include "kirchhoff/study/head_roles.h"
 #include "kirchhoff/tensor/view.h"
 #include "kirchhoff/weights/composition.h"
 #include "patch_view.h"
@@ -62,6 +63,9 @@ struct HeadGrid {
 };
 draw::Figure head_grid_figure(draw::Caption caption, const ModelConfig& config, std::vector<HeadGrid> grids,
                               std::string value_name, bool is_signed, double full = 0.0);
+
+/// The scores that roles of heads rest on.
+draw::Figure heads_figure(draw::Caption caption, const ModelConfig& config, std::span<const NamedHead> heads);
 
 /// The most likely token of each state at each position.
 draw::Figure lens_figure(draw::Caption caption, const Subject& subject, std::span<const Index> positions,

@@ -5,12 +5,13 @@
 #include "attribution_view.h"
 #include "commands.h"
 #include "corpus_subject.h"
-#include "json_option.h"
+#include "figures.h"
 #include "kirchhoff/model/tokenizer.h"
 #include "kirchhoff/study/head_roles.h"
 #include "kirchhoff/weights/qk_trace.h"
 #include "progress_printer.h"
 #include "prompt.h"
+#include "result_output.h"
 #include "subject.h"
 #include "table.h"
 
@@ -19,7 +20,7 @@ namespace {
 
 struct HeadsCommand {
   ModelOptions model;
-  JsonOption json;
+  ResultOutput output;
   CorpusCommandOptions text;
   std::optional<std::string> ids;
   std::optional<Index> period;
@@ -180,14 +181,16 @@ int heads_on_text(Session& session, const HeadsCommand& options, const Subject& 
     if (options.qk_trace) add_traces(subject.model, named, printer.callback());
     return named;
   }();
-  if (options.json.wanted()) {
+  if (options.output.wanted()) {
     Json result = new_result("heads", session, subject);
     result["threshold"] = options.threshold;
     result["causal_check"] = false;
     result["heads"] = Json::array();
     for (const NamedHead& head : heads) result["heads"].push_back(to_json(head));
-    options.json.print(session, result);
-    return 0;
+    options.output.write(session, result, [&] {
+      return heads_figure(caption("Head scores on a text", subject), subject.model.config, heads);
+    });
+    if (!options.output.screen()) return 0;
   }
   session.out.write(header(session, subject));
   write_heads(session, options, heads);
@@ -199,6 +202,7 @@ int heads_on_text(Session& session, const HeadsCommand& options, const Subject& 
 }
 
 int heads_command(Session& session, const HeadsCommand& options) {
+  options.output.validate();
   check(options.top >= 0, ErrorCode::usage, "option '--top': {} is not a number of heads", options.top);
   check(options.check >= 0, ErrorCode::usage, "option '--check': {} is not a number of heads", options.check);
   check(options.ids.has_value() || !options.period, ErrorCode::usage,
@@ -222,7 +226,7 @@ int heads_command(Session& session, const HeadsCommand& options) {
     return named;
   }();
 
-  if (options.json.wanted()) {
+  if (options.output.wanted()) {
     Json result = kirchhoff::new_result("heads");
     result["provenance"] = to_json(provenance(session, subject), subject.names());
     result["sequences"] = {{"count", sequences.size()},
@@ -234,8 +238,14 @@ int heads_command(Session& session, const HeadsCommand& options) {
     result["causal_check"] = causal;
     result["heads"] = Json::array();
     for (const NamedHead& head : heads) result["heads"].push_back(to_json(head));
-    options.json.print(session, result);
-    return 0;
+    options.output.write(session, result, [&] {
+      return heads_figure({.title = "Head scores on repeated tokens",
+                           .header = {model_text(subject.opened, subject.model)},
+                           .notes = {fmt::format("{} sequences of {} tokens, blocks of {}", sequences.size(),
+                                                 sequences.front().tokens.size(), sequences.front().period)}},
+                          config, heads);
+    });
+    if (!options.output.screen()) return 0;
   }
   const PeriodicTokens& first = sequences.front();
   std::string text_kind = options.ids ? "the given tokens" : fmt::format("{} random texts", sequences.size());
@@ -278,7 +288,7 @@ void add_heads(Command& root, Session& session) {
       "whose raise the listed copying score counts: the strongest attended token's, or weighted by attention",
       {"strongest", "weighted"});
   command.flag("--qk-trace", options->qk_trace, "also the trace of each QK circuit through earlier heads");
-  options->json.declare(command);
+  options->output.declare(command, ResultOutput::Picture::drawn);
   command.on_run([&session, options] { return heads_command(session, *options); });
 }
 

@@ -5,8 +5,9 @@
 
 #include "attribution_view.h"
 #include "commands.h"
-#include "json_option.h"
+#include "figures.h"
 #include "kirchhoff/study/tuned_lens_file.h"
+#include "result_output.h"
 #include "selectors.h"
 #include "subject.h"
 #include "table.h"
@@ -19,7 +20,7 @@ struct LensCommand {
   ModelOptions model;
   PromptOptions prompt;
   TargetOptions target;
-  JsonOption json;
+  ResultOutput output;
   std::string pos = "-1";
   Index top = 5;
   bool mid = false;
@@ -70,13 +71,16 @@ std::string lens_table(const Session& session, const Subject& subject, const std
 }
 
 int lens_command(Session& session, const Command& command, const LensCommand& options) {
+  options.output.validate();
   check(options.top >= 1, ErrorCode::usage, "option '--top': {} is less than 1", options.top);
   check(!options.tuned || !options.training.directory, ErrorCode::usage,
         "'--tuned' reads a lens and '--train-tuned' makes one: give one of them");
   check(options.training.misplaced().empty(), ErrorCode::usage, "option '{}' belongs to '--train-tuned'",
         options.training.misplaced());
+  check(!options.training.directory || (!options.output.path && !options.output.csv), ErrorCode::usage,
+        "options '-o' and '--csv' are about a prompt's lens: '--train-tuned' has a directory of its own");
   if (options.training.directory)
-    return train_tuned_lens(session, options.model, options.prompt, options.training, options.json);
+    return train_tuned_lens(session, options.model, options.prompt, options.training, options.output.json);
   check(!options.tuned || (!options.mid && options.reading == "lens"), ErrorCode::usage,
         "option '--tuned': the lens has translators for the inputs of layers, and one reading: leave '--mid' and "
         "'--reading' out");
@@ -101,19 +105,20 @@ int lens_command(Session& session, const Command& command, const LensCommand& op
   const Trace trace =
       run_subject(session, subject, lens_sites(subject.model.config, lens.mid, lens.reading), LogitPositions::none);
   Json positions_json = Json::array();
-  if (!options.json.wanted()) session.out.write(header(session, subject));
+  std::vector<std::vector<LensRow>> columns;
+  if (options.output.screen()) session.out.write(header(session, subject));
   for (const Index pos : positions) {
     lens.pos = pos;
-    const std::vector<LensRow> rows =
+    std::vector<LensRow> rows =
         tuned ? tuned_lens(subject.model, trace, *tuned, lens) : logit_lens(subject.model, trace, lens);
-    if (options.json.wanted()) {
-      positions_json.push_back({{"pos", pos}, {"layers", to_json(rows, subject.names())}});
-      continue;
+    positions_json.push_back({{"pos", pos}, {"layers", to_json(rows, subject.names())}});
+    if (options.output.screen()) {
+      session.out.write(fmt::format("\n{} at {}\n", session.out.paint(Style::title, title), subject.shown_at(pos)));
+      session.out.write(lens_table(session, subject, rows));
     }
-    session.out.write(fmt::format("\n{} at {}\n", session.out.paint(Style::title, title), subject.shown_at(pos)));
-    session.out.write(lens_table(session, subject, rows));
+    columns.push_back(std::move(rows));
   }
-  if (options.json.wanted()) {
+  if (options.output.wanted()) {
     Json result = new_result("lens", session, subject);
     result["reading"] = options.reading;
     result["norm"] = lens.reading == LensReading::lens     ? "recomputed"
@@ -121,8 +126,10 @@ int lens_command(Session& session, const Command& command, const LensCommand& op
                                                            : "none";
     if (tuned) result["tuned"] = {{"directory", *options.tuned}, {"trained_for", tuned->model}};
     result["positions"] = std::move(positions_json);
-    options.json.print(session, result);
-    return 0;
+    options.output.write(session, result, [&, title = title, sentence = sentence] {
+      return lens_figure(caption(title, subject, "", {sentence}), subject, positions, columns);
+    });
+    if (!options.output.screen()) return 0;
   }
   session.out.write("\n");
   session.out.write(note(session.out, fmt::format("{}; entropy in nats", sentence)));
@@ -152,7 +159,7 @@ void add_lens(Command& root, Session& session) {
   command.option("--tuned", "DIR", options->tuned,
                  "read states through a tuned lens: config.json and params.pt or .safetensors");
   options->training.declare(command);
-  options->json.declare(command);
+  options->output.declare(command, ResultOutput::Picture::drawn);
   command.on_run([&session, &command, options] { return lens_command(session, command, *options); });
 }
 
