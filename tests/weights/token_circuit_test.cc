@@ -60,8 +60,8 @@ class TokenCircuitOf : public test::EveryFamily {
   Model without_biases() const { return random_model(config(), 3, {.biases = false}); }
 };
 
-// framework-math 22.10: in the first layer QK entries are the model's scores: the scale, the norm's fold, the rotation and its sign, what
-// each family's embedding does, shared keys, q/k norms.
+// framework-math 22.10: in the first layer QK entries are the model's scores: the scale, the norm's fold, the rotation
+// and its sign, what each family's embedding does, shared keys, q/k norms.
 TEST_P(TokenCircuitOf, QkEntriesAreTheScoresOfTheFirstLayer) {
   if (config().positions == Positions::learned) GTEST_SKIP() << "positions are added to what the norm sees";
   if (config().qk_norm == QkNorm::full_width) GTEST_SKIP() << "the q/k norm's divisor is that of all heads together";
