@@ -121,7 +121,8 @@ TEST_F(Pointers, ShuffledTokensUnmaskAPositionalStripe) {
   EXPECT_EQ(head.induction.null.high, 1.0);
 }
 
-// framework-math 22.15: both ends of the range are reached: what raises the attended token alone, and what raises all others alone.
+// framework-math 22.15: both ends of the range are reached: what raises the attended token alone, and what raises all
+// others alone.
 TEST_F(Pointers, CopyingReachesBothEnds) {
   const auto itself = [](Index i) { return i; };
   EXPECT_EQ(of(itself, true).copying->value, 1.0);

@@ -1,4 +1,4 @@
-#include <algorithm>  // for any_of, find_if, stable_sort
+#include <algorithm>  // for any_of, clamp, find_if, stable_sort
 #include <memory>     // for make_shared
 #include <numeric>    // for accumulate
 
@@ -25,7 +25,8 @@ struct HeadsCommand {
   std::optional<std::string> ids;
   std::optional<Index> period;
   Index offset = 0;
-  Index block = 25, repeats = 4, samples = 10;
+  std::optional<Index> block;  ///< 25, or what fits the context
+  Index repeats = 4, samples = 10;
   double threshold = kRoleScore;
   Index check = 4;
   Index top = 20;
@@ -49,11 +50,16 @@ std::vector<PeriodicTokens> sequences_of(const HeadsCommand& options, const Sess
           "option '--ids' needs '--period P': after how many tokens the sequence repeats");
     return {{parse_ids(*options.ids, "--ids"), *options.period, options.offset}};
   }
-  RepeatOptions repeat{
-      .period = options.block, .repeats = options.repeats, .samples = options.samples, .seed = session.seed};
+  constexpr Index kBlock = 25;  // Olsson et al. 2022
+  RepeatOptions repeat{.period = options.block.value_or(kBlock),
+                       .repeats = options.repeats,
+                       .samples = options.samples,
+                       .seed = session.seed};
   if (opened.tokenizer)
     if (const BosDecision bos = decide_bos(opened.files, *opened.tokenizer); bos.prepend) repeat.bos = bos.id;
   repeat.allowed = ordinary_tokens(opened, config);
+  if (!options.block && config.n_ctx > 0 && repeat.repeats > 0)
+    repeat.period = std::clamp<Index>((config.n_ctx - Index{repeat.bos.has_value()}) / repeat.repeats, 1, kBlock);
   const Index length = repeat.period * repeat.repeats + repeat.bos.has_value();
   check(
       config.n_ctx == 0 || length <= config.n_ctx, ErrorCode::usage,
@@ -275,7 +281,8 @@ void add_heads(Command& root, Session& session) {
   command.option("--ids", "IDS", options->ids, "score one given sequence, e.g. 1,2,3,1,2,3");
   command.option("--period", "P", options->period, "after how many tokens it repeats");
   command.option("--offset", "N", options->offset, "tokens before its first block (default 0)");
-  command.option("--block", "N", options->block, "random text: tokens in a block (default 25)");
+  command.option("--block", "N", options->block,
+                 "random text: tokens in a block (default 25, or what the context holds)");
   command.option("--repeats", "N", options->repeats, "how often the block stands (default 4)");
   command.option("--samples", "N", options->samples, "texts (default 10)");
   command.option("--threshold", "X", options->threshold, "the score from which on a role is given (default 0.4)");
