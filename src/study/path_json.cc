@@ -67,9 +67,9 @@ Json to_json(const QkExpansion& expansion) {
           {"rest", {{"count", expansion.rest_count}, {"sum", expansion.rest_sum}}}};
 }
 
-Json score_json(const PathExpansion& query, const PathExpansion& key) {
-  Json paths = Json::array(), sides = Json::array();
-  for (const auto& [side, expansion] : {std::pair("query", &query), std::pair("key", &key)}) {
+Json score_json(const ScorePathPairs& score) {
+  Json paths = Json::array(), sides = Json::array(), pairs = Json::array();
+  for (const auto& [side, expansion] : {std::pair("query", &score.query), std::pair("key", &score.key)}) {
     for (const StreamPath& path : expansion->paths)
       paths.push_back({{"side", side}, {"path", path.nodes}, {"order", path.order}, {"value", path.value}});
     Json orders = Json::array();
@@ -81,7 +81,15 @@ Json score_json(const PathExpansion& query, const PathExpansion& key) {
                      {"orders", std::move(orders)},
                      {"longer", order_json(expansion->longer)}});
   }
-  return {{"product", key.own}, {"paths", std::move(paths)}, {"sides", std::move(sides)}};
+  for (const ScorePathPair& pair : score.pairs)
+    pairs.push_back({{"query", score.query.paths[pair.query].nodes},
+                     {"key", score.key.paths[pair.key].nodes},
+                     {"value", pair.value}});
+  return {{"product", score.key.own},
+          {"paths", std::move(paths)},
+          {"sides", std::move(sides)},
+          {"pairs", std::move(pairs)},
+          {"rest", {{"count", count_json(score.rest_count)}, {"sum", score.rest_sum}}}};
 }
 
 Json score_json(const ScoreSources& query, const ScoreSources& key) {

@@ -225,6 +225,10 @@ class QkTerms(Case):
                 for side in result["sides"]:
                     self.assertLessEqual(side["closure"], 1e-5)
                     self.assertAlmostEqual(side["total"], products, places=4)
+            self.assertAlmostEqual(sum(p["value"] for p in paths["pairs"]) + paths["rest"]["sum"], paths["product"], places=9)
+            self.assertEqual(paths["rest"]["count"], 0)
+            few = self.json(*arguments, "--by", "path", "--top", "3")
+            self.assertEqual([len(few["pairs"]), few["rest"]["count"] + 3], [3, len(paths["pairs"])])
             for side, values in (("query", writers["queries"]), ("key", writers["keys"])):
                 head = next(w["value"] for w in values if w["node"] == "a0.h1")
                 self.assertAlmostEqual(head, sum(p["value"] for p in paths["paths"]

@@ -193,22 +193,34 @@ int score_by_writer(Session& session, const ScoreStudy& study) {
   return 0;
 }
 
+std::string path_text(const StreamPath& path) { return fmt::format("{}", fmt::join(path.nodes, " → ")); }
+
+std::string path_pairs_table(const Session& session, const ScorePathPairs& score) {
+  Table table({{"path to the query"}, {"path to the key"}, {"value", true}, {""}});
+  for (const ScorePathPair& pair : score.pairs)
+    table.add({path_text(score.query.paths[pair.query]), path_text(score.key.paths[pair.key]), signed_value(pair.value),
+               signed_bar(pair.value, std::abs(score.pairs.front().value))});
+  table.add({fmt::format("{} other pairs", path_count(score.rest_count)), "", signed_value(score.rest_sum), ""});
+  return table.render(session.out);
+}
+
 int score_by_path(Session& session, const ScoreStudy& study) {
-  const auto expand = [&](ScoreSide side) {
+  const ScorePathPairs score = [&] {
     ProgressPrinter printer(session.err, session.quiet);
-    return expand_score_paths(study.subject.model, study.trace, study.target, side,
+    return expand_score_pairs(study.subject.model, study.trace, study.target,
                               {.order = study.options.order,
                                .top = study.options.top,
                                .mlp = study.options.mlps(),
                                .progress = printer.callback()});
+  }();
+  if (!give_score(session, study, score_json(score))) return 0;
+  write_score_title(session, study, std::max(score.query.closure, score.key.closure));
+  const auto section = [&session](const char* title, const std::string& table) {
+    session.out.write(fmt::format("{}\n{}\n", session.out.paint(Style::title, title), table));
   };
-  const PathExpansion query = expand(ScoreSide::query), key = expand(ScoreSide::key);
-  if (!give_score(session, study, score_json(query, key))) return 0;
-  write_score_title(session, study, std::max(query.closure, key.closure));
-  session.out.write(
-      fmt::format("{}\n{}\n", session.out.paint(Style::title, "Paths to the key"), paths_table(session, key)));
-  session.out.write(
-      fmt::format("{}\n{}\n", session.out.paint(Style::title, "Paths to the query"), paths_table(session, query)));
+  section("Paths to the key, with the whole query", paths_table(session, score.key));
+  section("Paths to the query, with the whole key", paths_table(session, score.query));
+  section("Pairs of these", path_pairs_table(session, score));
   write_score_notes(session, study);
   return 0;
 }

@@ -16,10 +16,10 @@ Json to_json(const PathExpansion& expansion, const TokenNames& names);
 /// "pairs": [{"query", "key", "value"}, ...], "rest": {"count", "sum"}}; "reads_from" and "attention" of heads alone.
 Json to_json(const QkExpansion& expansion);
 
-/// A score by path, both sides: {"product", "paths": [{"side", "path", "order", "value"}, ...], "sides": [{"side",
-/// "total", "closure", "rest": {"count", "sum"}, "orders", "longer"}, ...]}; `product` is the score before cap and
-/// ALiBi's bias.
-Json score_json(const PathExpansion& query, const PathExpansion& key);
+/// A score by path: {"product", "paths": [{"side", "path", "order", "value"}, ...], "sides": [{"side", "total",
+/// "closure", "rest": {"count", "sum"}, "orders", "longer"}, ...], "pairs": [{"query", "key", "value"}, ...], "rest"};
+/// `product` is the score before cap and ALiBi's bias, "query" and "key" of a pair are paths.
+Json score_json(const ScorePathPairs& score);
 
 /// A score by token, both sides: {"product", "tokens": [{"side", "pos", "value", "embed", "mlp", "bias"}, ...],
 /// "sides":
