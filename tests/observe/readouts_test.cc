@@ -285,6 +285,30 @@ TEST(LossReadout, ClosesForConfidentModels) {
     EXPECT_LE(attribute_logit(model, trace, target).closure, 1e-12);
 }
 
+/// golden-real: the losses of a real language model at every position, from a float64 forward of another program, as
+/// sums.
+class RealReadouts : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(RealReadouts, LossesOfEveryPosition) {
+  const test::RealModel real = test::real_model(GetParam());
+  if (!real.present()) GTEST_SKIP() << "needs models/" << GetParam() << ".gguf (make models) and ../shared/golden-real";
+  const Model model = load_model(real.path);
+  const test::Json& prompt = real.prompt("repeat");
+  const auto tokens = prompt["ids"].get<Tokens>();
+  const auto losses = prompt["loss_per_position_f64"].get<std::vector<double>>();
+  std::vector<LogitTarget> targets = next_tokens(tokens, Readout::loss);
+  targets.resize(6);  // each integrates over the whole vocabulary
+  const Trace trace = run(model, tokens, {.capture = attribution_sites(model.config)});
+  for (const Attribution& at : attribute_logits<float>(model, trace, targets)) {
+    const double loss = losses.at(static_cast<std::size_t>(at.target.pos));
+    EXPECT_NEAR(std::log(static_cast<double>(model.config.d_vocab_out)) - at.sum, loss, 1e-4 * std::max(1.0, loss));
+    EXPECT_LE(at.closure, 1e-5);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Model, RealReadouts, ::testing::Values("smollm2-135m-instruct-q4_1", "gemma3-270m-q4_k_m"),
+                         test::folder_name);
+
 TEST(Readouts, PackedWeightsGiveTheSameBits) {
   const Model model = test::load_golden("gpt2");
   const test::GoldenPrompt prompt = test::golden_prompts("gpt2").front();
