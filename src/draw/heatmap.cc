@@ -50,7 +50,11 @@ class HeatmapBody : public Body {
   /// Whether the columns' names fit below them without being turned.
   bool flat() const { return widest(map_.columns, kName) + 3.0 <= cell_; }
   double column_names() const { return (flat() ? 12.0 : widest(map_.columns, kName)) + 8.0 + kAxisName; }
-  double panel_width() const { return row_names() + cell_ * static_cast<double>(map_.columns.size()) + kPanelGap; }
+  double panel_width() const {
+    double wide = cell_ * static_cast<double>(map_.columns.size());
+    for (const Heatmap::Panel& panel : map_.panels) wide = std::max(wide, text_width(panel.title, {.bold = true}));
+    return row_names() + wide + kPanelGap;
+  }
   double panel_height() const {
     return kTitleHeight + cell_ * static_cast<double>(map_.rows.size()) + column_names() + kGap;
   }

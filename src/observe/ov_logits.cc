@@ -26,7 +26,8 @@ std::vector<double> head_output(const WeightMatrix& W_O, Index head, std::span<c
     for (Index r = begin; r < end; ++r) {
       const float* row = block.data() + (r - begin) * width + head * d_head;
       for (Index i = 0; i < d_head; ++i)
-        out[static_cast<std::size_t>(r)] += static_cast<double>(row[i]) * static_cast<double>(v[std::size_t(i)]);
+        out[static_cast<std::size_t>(r)] +=
+            static_cast<double>(row[i]) * static_cast<double>(v[static_cast<std::size_t>(i)]);
     }
   }
   return out;
@@ -69,7 +70,8 @@ std::vector<double> ov_logits(const Model& model, const BasicTrace<Real>& trace,
   const Index kv_head = link.head / (config.n_heads / config.n_kv_heads);
   const std::span<const Real> values = at_position(trace, Site::v, link.layer, key);
   std::vector<double> x = head_output(
-      w.W_O, link.head, values.subspan(static_cast<std::size_t>(kv_head * config.d_head), std::size_t(config.d_head)));
+      w.W_O, link.head,
+      values.subspan(static_cast<std::size_t>(kv_head * config.d_head), static_cast<std::size_t>(config.d_head)));
   if (has_ln1_post(config))
     through_norm(config.norm, w.ln1_post, ln1_post_scale(config, trace, link.layer, query), std::span<double>(x));
   if (config.final_norm && config.norm != NormKind::none)

@@ -13,19 +13,32 @@ namespace {
 
 using Heads = std::vector<std::pair<Index, Index>>;
 
-bool is_checked(Role role) { return role == Role::induction || role == Role::previous_token; }
+/// The roles that are checked, with their scores.
+using ScoreOf = Score HeadScores::*;
+constexpr std::pair<Role, ScoreOf> kChecked[] = {{Role::induction, &HeadScores::induction},
+                                                 {Role::previous_token, &HeadScores::previous_token}};
+
+const HeadRole* role_of(const NamedHead& head, Role role) {
+  for (const HeadRole& has : head.roles)
+    if (has.role == role) return &has;
+  return nullptr;
+}
+
+bool is_candidate(const NamedHead& head, Role role, const Score& score) {
+  return role_of(head, role) != nullptr || (score.value >= kCheckedScore && score.value > score.null.high);
+}
 
 /// The best heads of each checked role.
 Heads candidates(const std::vector<NamedHead>& named, Index top) {
   Heads chosen;
-  for (const Role role : {Role::induction, Role::previous_token}) {
+  for (const auto& [role, score] : kChecked) {
     std::vector<std::pair<double, std::pair<Index, Index>>> of_role;
     for (const NamedHead& head : named)
-      for (const HeadRole& has : head.roles)
-        if (has.role == role) of_role.push_back({-has.score.value, {head.scores.layer, head.scores.head}});
+      if (is_candidate(head, role, head.scores.*score))
+        of_role.push_back({-(head.scores.*score).value, {head.scores.layer, head.scores.head}});
     std::sort(of_role.begin(), of_role.end());
     of_role.resize(std::min(of_role.size(), static_cast<std::size_t>(top)));
-    for (const auto& [score, head] : of_role)
+    for (const auto& [value, head] : of_role)
       if (std::find(chosen.begin(), chosen.end(), head) == chosen.end()) chosen.push_back(head);
   }
   return chosen;
@@ -122,11 +135,15 @@ void check_roles(const Model& model, std::span<const PeriodicTokens> sequences, 
     const auto i = static_cast<std::size_t>(found - chosen.begin());
     const ScoreNull null{fresh[i].mean(), fresh[i].mean() + 2.0 * fresh[i].error()};
     const AblationEffect effect{repeated[i].mean(), repeated[i].error(), null};
-    for (HeadRole& role : head.roles) {
-      if (!is_checked(role.role)) continue;
-      role.ablation = effect;
-      if (sequences.size() > 1 && effect.loss - 2.0 * effect.error > std::max(0.0, null.high))
-        role.evidence = Evidence::causal;
+    const bool causal = sequences.size() > 1 && effect.loss - 2.0 * effect.error > std::max(0.0, null.high);
+    for (const auto& [role, score] : kChecked) {
+      if (causal && role_of(head, role) == nullptr && is_candidate(head, role, head.scores.*score))
+        head.roles.push_back({role, head.scores.*score, Evidence::causal, effect});
+      for (HeadRole& has : head.roles) {
+        if (has.role != role) continue;
+        has.ablation = effect;
+        if (causal) has.evidence = Evidence::causal;
+      }
     }
   }
 }

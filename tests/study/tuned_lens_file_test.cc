@@ -4,9 +4,11 @@
 
 #include <unistd.h>  // for getpid
 
-#include <filesystem>  // for remove_all, temp_directory_path
+#include <array>       // for array
+#include <filesystem>  // for create_directories, remove_all, temp_directory_path
 
 #include "engine/support.h"
+#include "io/zip_writer.h"
 #include "kirchhoff/io/whole_file.h"
 #include "kirchhoff/model/load.h"
 
@@ -80,6 +82,46 @@ TEST_F(TunedLensFiles, ATrainingGoesOnFromItsFileToTheSameBits) {
   other.windows = hash_windows(std::span(windows_).first(3));
   EXPECT_THROW(read_training_state(directory_, resumed, other), Error);
   EXPECT_FALSE(read_training_state(directory_ / "nothing", resumed, run_));
+}
+
+/// What torch.save makes of a ModuleList's state_dict: an OrderedDict of tensors, here on one storage of 12 floats.
+std::string pickled_state_dict() {
+  const auto number = [](std::int32_t value) { return "J" + std::string(reinterpret_cast<const char*>(&value), 4); };
+  const auto text = [](const std::string& value) {
+    const auto length = static_cast<std::uint32_t>(value.size());
+    return "X" + std::string(reinterpret_cast<const char*>(&length), 4) + value;
+  };
+  const auto tensor = [&](std::int32_t offset, const std::vector<std::int32_t>& shape) {
+    std::string sizes = "(", strides = "(";
+    for (const std::int32_t size : shape) sizes += number(size);
+    for (std::size_t i = 0; i < shape.size(); ++i) strides += number(i + 1 == shape.size() ? 1 : shape.back());
+    return "ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") + "ctorch\nFloatStorage\n" + text("0") +
+           text("cpu") + number(12) + "tQ" + number(offset) + sizes + "t" + strides + "t\x89}tR";
+  };
+  return "\x80\x02"
+         "ccollections\nOrderedDict\n)R(" +
+         text("0.weight") + tensor(0, {2, 2}) + text("0.bias") + tensor(4, {2}) + text("1.weight") + tensor(6, {2, 2}) +
+         text("1.bias") + tensor(10, {2}) + "u.";
+}
+
+TEST_F(TunedLensFiles, ArePublicOnesToo) {
+  std::filesystem::create_directories(directory_);
+  std::array<float, 12> values;
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  io::AtomicFile file(directory_ / "params.pt");
+  io::ZipWriter zip(file);
+  zip.add("params/data.pkl", pickled_state_dict(), {});
+  zip.add("params/data/0", "", std::as_bytes(std::span(values)));
+  zip.finish();
+  file.commit();
+  io::write_whole_file(directory_ / "config.json",
+                       R"({"base_model_name_or_path": "gpt2", "d_model": 2, "num_hidden_layers": 2, "bias": true,)"
+                       R"("base_model_revision": "e7da7f2", "unembed_hash": "1f4", "lens_type": "linear_tuned_lens"})");
+  const TunedLens lens = read_tuned_lens(directory_);
+  EXPECT_EQ(lens.model, "gpt2");
+  ASSERT_EQ(lens.W.size(), 2U);
+  EXPECT_EQ(std::vector<float>(lens.W[1].values().begin(), lens.W[1].values().end()), (std::vector<float>{6, 7, 8, 9}));
+  EXPECT_EQ(std::vector<float>(lens.b[0].values().begin(), lens.b[0].values().end()), (std::vector<float>{4, 5}));
 }
 
 TEST_F(TunedLensFiles, SayWhatIsWrong) {

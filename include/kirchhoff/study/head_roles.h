@@ -56,16 +56,21 @@ inline constexpr double kRoleScore = 0.4;
 /// Gives each head the roles whose score is at least `threshold` and above what chance gives (null.high).
 std::vector<NamedHead> name_heads(std::vector<HeadScores> scores, double threshold = kRoleScore);
 
+/// The score from which on a head is checked for a role, which it gets below kRoleScore if the check says causal: a
+/// pattern that is spread (a previous-token head that also looks two tokens back) may matter as much as a sharp one.
+inline constexpr double kCheckedScore = 0.2;
+
 struct HeadCheckOptions {
   Index top = 4;  ///< of each checked role, the heads with the highest scores
   Progress progress{};
 };
 
-/// The causal check of the roles induction and previous-token, whose heads together predict repeated tokens: z of one
-/// head at a time becomes its mean over the positions of the same run, and everything behind is recomputed. What that
-/// adds to the loss of each sequence's last token, which has appeared before, is compared with what it adds to the loss
-/// of the last token of the first block, which has not. Errors: unsupported (a model that predicts other tokens than it
-/// reads); usage (nothing comes before the first block's last token); as rerun().
+/// The causal check of the roles induction and previous-token, whose heads together predict repeated tokens, on heads
+/// that have the role, or whose score is at least kCheckedScore and above chance: those get the role if the effect is
+/// causal. z of one head at a time becomes its mean over the positions of the same run, and everything behind is
+/// recomputed. What that adds to the loss of each sequence's last token, which has appeared before, is compared with
+/// what it adds to the loss of the last token of the first block, which has not. Errors: unsupported (a model that
+/// predicts other tokens than it reads); usage (nothing comes before the first block's last token); as rerun().
 void check_roles(const Model& model, std::span<const PeriodicTokens> sequences, std::vector<NamedHead>& heads,
                  const HeadCheckOptions& options = {});
 
