@@ -122,5 +122,21 @@ TEST_P(DistanceOf, MeansAreOverAllPairs) {
 
 KIRCHHOFF_EVERY_FAMILY(DistanceOf);
 
+// The previous-token head of the trained induction model, by its weights: one back, and no other head has such a one.
+TEST(InductionModel, ThePreviousTokenHeadPrefersOneBack) {
+  const std::string path = test::shared_file("data/induction/induction_head_infinite.pth");
+  if (path.empty()) GTEST_SKIP() << "the trained induction model is not beside the repository";
+  const Model model = load_model(path);
+  for (Index head = 0; head < model.config.n_heads; ++head) {
+    const PositionalPattern found = positional_pattern(model, 0, head, 40);
+    if (head == 2) {
+      EXPECT_EQ(found.preferred, 1);
+      EXPECT_GT(found.by_offset[1], 0.2);
+    } else {
+      EXPECT_LT(found.by_offset[1], 0.15) << head;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kirchhoff
