@@ -35,7 +35,8 @@ TEST_P(EveryFamilysQkTrace, IsTheSumOfEigenvaluesThroughEarlierHeads) {
       want += previous[static_cast<std::size_t>(k)] * sum;
       size += std::abs(previous[static_cast<std::size_t>(k)] * sum);
     }
-    EXPECT_NEAR(traces[static_cast<std::size_t>(layer * heads + head)], want, 1e-9 * size);
+    // The spectra multiply the Gram in float.
+    EXPECT_NEAR(traces[static_cast<std::size_t>(layer * heads + head)], want, 1e-6 * size);
     EXPECT_EQ(traces[static_cast<std::size_t>(head)], 0.0) << "layer 0 reads no head";
   }
 }
