@@ -15,8 +15,10 @@ void check_chain(const ModelConfig& config, const std::vector<std::pair<Index, I
     const auto [layer, head] = heads[i];
     check(layer >= 0 && layer < config.n_layers && head >= 0 && head < config.n_heads, ErrorCode::usage,
           "there is no head {}.{}: the model has {} layers of {} heads", layer, head, config.n_layers, config.n_heads);
-    check(i == 0 || heads[i - 1].first < layer, ErrorCode::usage, "head {}.{} does not see what {}.{} writes", layer,
-          head, heads[i - 1].first, heads[i - 1].second);
+    if (i == 0) continue;
+    const auto [earlier_layer, earlier_head] = heads[i - 1];
+    check(earlier_layer < layer, ErrorCode::usage, "head {}.{} does not see what {}.{} writes", layer, head,
+          earlier_layer, earlier_head);
   }
 }
 
