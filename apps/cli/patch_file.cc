@@ -45,13 +45,7 @@ void write_archive(const std::string& path, const PatchView& view, const Json& r
   Json rest = result;
   for (const char* key : {"values", "normalised", "interval", "normalised_interval"}) rest.erase(key);
   const std::string text = json_line(rest);
-  stored.push_back({"json",
-                    DType::u8,
-                    {static_cast<Index>(text.size())},
-                    std::as_bytes(std::span(text.data(), text.size())),
-                    0,
-                    "memory",
-                    nullptr});
+  stored.push_back(json_member(text));
   io::write_npz(path, stored);
 }
 

@@ -18,13 +18,7 @@ void write_result_arrays(const std::string& path, const Json& result) {
   std::vector<io::StoredTensor> stored;
   for (const auto& [name, tensor] : arrays) stored.push_back(io::borrowed(name, tensor));
   const std::string text = json_line(result);
-  stored.push_back({"json",
-                    DType::u8,
-                    {static_cast<Index>(text.size())},
-                    std::as_bytes(std::span(text.data(), text.size())),
-                    0,
-                    "memory",
-                    nullptr});
+  stored.push_back(json_member(text));
   io::write_npz(path, stored);
 }
 
@@ -35,6 +29,11 @@ std::optional<draw::Format> picture_format(const std::string& path) {
   if (extension == ".svg") return draw::Format::svg;
   if (extension == ".png") return draw::Format::png;
   return std::nullopt;
+}
+
+io::StoredTensor json_member(const std::string& text) {
+  return {"json",   DType::u8, {static_cast<Index>(text.size())}, std::as_bytes(std::span(text.data(), text.size())), 0,
+          "memory", nullptr};
 }
 
 void write_picture(const std::string& path, const draw::Figure& figure) {

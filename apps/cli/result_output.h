@@ -5,11 +5,14 @@
 
 #include "json_option.h"
 #include "kirchhoff/draw/figure.h"
+#include "kirchhoff/io/checkpoint.h"
 
 namespace kirchhoff::cli {
 
 /// The format that a file's name asks for, if it is one of a picture.
 std::optional<draw::Format> picture_format(const std::string& path);
+/// A numpy archive's member `json`: the bytes of `text`, borrowed.
+io::StoredTensor json_member(const std::string& text);
 /// Draws into a file, whole or not at all.
 void write_picture(const std::string& path, const draw::Figure& figure);
 
