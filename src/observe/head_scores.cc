@@ -166,6 +166,57 @@ double even_attention(Index n) {
   return n > 1 ? sum / static_cast<double>(n - 1) : 0.0;
 }
 
+/// Tokens whose heads are scored.
+struct ScoredSequence {
+  const Tokens* tokens = nullptr;
+  std::size_t front = 0;  ///< that many stay in their place in the shuffled twin
+  Tokens block{};         ///< whose copying is read
+};
+
+/// Runs every sequence and its shuffled twin. What depends on how copies are known is `add_copies`' part: (index of the
+/// sequence, copies by token identity, the head's pattern, that of the twin, its totals), called for heads in parallel.
+template <class AddCopies>
+std::vector<HeadScores> score_sequences(const Model& model, const std::vector<ScoredSequence>& sequences,
+                                        const HeadScoreOptions& options, const AddCopies& add_copies) {
+  const ModelConfig& config = model.config;
+  const Index heads = config.n_heads, all = config.n_layers * heads;
+  std::vector<HeadTotals> totals(static_cast<std::size_t>(all));
+  const bool copying = options.copying && CopyingReader::defined(config);
+  const std::optional<CopyingReader> reader = copying ? std::optional<CopyingReader>(model) : std::nullopt;
+  Random random(options.seed);
+  const RunOptions patterns{.capture = {"blocks.*.attn.hook_pattern"}, .logits = LogitPositions::none};
+  for (std::size_t s = 0; s < sequences.size(); ++s) {
+    report(options.progress, "heads", static_cast<Index>(s), static_cast<Index>(sequences.size()));
+    const Tokens& tokens = *sequences[s].tokens;
+    Tokens shuffled = tokens;
+    shuffle(std::span<TokenId>(shuffled).subspan(sequences[s].front), random);
+    const Trace trace = run(model, tokens, patterns), null = run(model, shuffled, patterns);
+    const Index n = static_cast<Index>(tokens.size());
+    const double even = even_attention(n);
+    const EarlierCopies copies(tokens);
+    parallel_for(all, [&](Index i) {
+      const auto read = [&](const Trace& of) {
+        return PatternReader{of.at(site_name(Site::pattern, i / heads)).data() + i % heads * n * n, n};
+      };
+      const PatternReader own = read(trace), chance = read(null);
+      HeadTotals& total = totals[static_cast<std::size_t>(i)];
+      total.previous.add(own.diagonal(1), even);
+      total.current.add(own.diagonal(0), even);
+      total.first.add(own.first_column(), even);
+      add_copies(s, copies, own, chance, total);
+    });
+    if (!reader) continue;
+    const std::vector<observe::CopyingScore> scores = reader->score(sequences[s].block, random.bits());
+    for (std::size_t i = 0; i < scores.size(); ++i) totals[i].add_copying(scores[i]);
+  }
+  return scores_of(totals, heads);
+}
+
+void check_causal(const ModelConfig& config) {
+  check(config.causal, ErrorCode::unsupported,
+        "head scores need a causal model: in this one queries see later tokens, and what repeats is no earlier copy");
+}
+
 }  // namespace
 
 std::vector<PeriodicTokens> repeated_random_tokens(const ModelConfig& config, const RepeatOptions& options) {
@@ -199,99 +250,47 @@ std::vector<PeriodicTokens> repeated_random_tokens(const ModelConfig& config, co
 
 std::vector<HeadScores> score_heads(const Model& model, std::span<const PeriodicTokens> sequences,
                                     const HeadScoreOptions& options) {
-  const ModelConfig& config = model.config;
-  check(config.causal, ErrorCode::unsupported,
-        "head scores need a causal model: in this one queries see later tokens, and what repeats is no earlier copy");
+  check_causal(model.config);
   check(!sequences.empty(), ErrorCode::usage, "no sequence to score heads on");
-  for (const PeriodicTokens& sequence : sequences) check_period(sequence);
-  const Index heads = config.n_heads, all = config.n_layers * heads;
-  std::vector<HeadTotals> totals(static_cast<std::size_t>(all));
-  const bool copying = options.copying && CopyingReader::defined(config);
-  const std::optional<CopyingReader> reader = copying ? std::optional<CopyingReader>(model) : std::nullopt;
-
-  Random random(options.seed);
-  const RunOptions patterns{.capture = {"blocks.*.attn.hook_pattern"}, .logits = LogitPositions::none};
-  Index done = 0;
+  std::vector<ScoredSequence> scored;
   for (const PeriodicTokens& sequence : sequences) {
-    report(options.progress, "heads", done++, static_cast<Index>(sequences.size()));
-    Tokens shuffled = sequence.tokens;
-    shuffle(std::span<TokenId>(shuffled).subspan(static_cast<std::size_t>(sequence.offset)), random);
-    const Trace trace = run(model, sequence.tokens, patterns), null = run(model, shuffled, patterns);
-    const Index n = static_cast<Index>(sequence.tokens.size());
-    const double even = even_attention(n);
-    const EarlierCopies copies(sequence.tokens);
-    parallel_for(all, [&](Index i) {
-      const Index layer = i / heads, head = i % heads;
-      const auto read = [&](const Trace& of) {
-        return PatternReader{of.at(site_name(Site::pattern, layer)).data() + head * n * n, n};
-      };
-      const PatternReader own = read(trace), chance = read(null);
-      HeadTotals& total = totals[static_cast<std::size_t>(i)];
-      total.previous.add(own.diagonal(1), even);
-      total.current.add(own.diagonal(0), even);
-      total.first.add(own.first_column(), even);
-      total.induction.add(own.stripes(sequence, 1), chance.stripes(sequence, 1));
-      total.duplicate.add(own.stripes(sequence, 0), chance.stripes(sequence, 0));
-      const double pairs = stripe_entries(sequence);
-      total.entries.add(own.stripes(sequence, 1) / pairs, 0.0);
-      // The null keeps the places of the matches and loses the tokens.
-      total.prefix.add(copies.by_query(own, 1), copies.by_query(chance, 1));
-    });
-    if (!reader) continue;
-    const Tokens block(sequence.tokens.begin() + sequence.offset,
-                       sequence.tokens.begin() + sequence.offset + sequence.period);
-    const std::vector<observe::CopyingScore> scores = reader->score(block, random.bits());
-    for (std::size_t i = 0; i < scores.size(); ++i) totals[i].add_copying(scores[i]);
+    check_period(sequence);
+    const auto block = sequence.tokens.begin() + sequence.offset;
+    scored.push_back(
+        {&sequence.tokens, static_cast<std::size_t>(sequence.offset), Tokens(block, block + sequence.period)});
   }
-
-  return scores_of(totals, heads);
+  return score_sequences(model, scored, options,
+                         [&sequences](std::size_t s, const EarlierCopies& copies, const PatternReader& own,
+                                      const PatternReader& chance, HeadTotals& total) {
+                           const PeriodicTokens& sequence = sequences[s];
+                           total.induction.add(own.stripes(sequence, 1), chance.stripes(sequence, 1));
+                           total.duplicate.add(own.stripes(sequence, 0), chance.stripes(sequence, 0));
+                           total.entries.add(own.stripes(sequence, 1) / stripe_entries(sequence), 0.0);
+                           // The null keeps the places of the matches and loses the tokens.
+                           total.prefix.add(copies.by_query(own, 1), copies.by_query(chance, 1));
+                         });
 }
 
 std::vector<HeadScores> score_heads_on_text(const Model& model, std::span<const Tokens> windows,
                                             std::optional<TokenId> bos, const HeadScoreOptions& options) {
-  const ModelConfig& config = model.config;
-  check(config.causal, ErrorCode::unsupported,
-        "head scores need a causal model: in this one queries see later tokens, and what repeats is no earlier copy");
+  check_causal(model.config);
   check(!windows.empty(), ErrorCode::usage, "no window to score heads on");
-  const Index heads = config.n_heads, all = config.n_layers * heads;
-  std::vector<HeadTotals> totals(static_cast<std::size_t>(all));
-  const bool copying = options.copying && CopyingReader::defined(config);
-  const std::optional<CopyingReader> reader = copying ? std::optional<CopyingReader>(model) : std::nullopt;
-  Random random(options.seed);
-  const RunOptions patterns{.capture = {"blocks.*.attn.hook_pattern"}, .logits = LogitPositions::none};
-  Index done = 0;
+  std::vector<ScoredSequence> scored;
   for (const Tokens& window : windows) {
-    report(options.progress, "heads", done++, static_cast<Index>(windows.size()));
     const std::size_t front = bos && !window.empty() && window.front() == *bos ? 1 : 0;
-    Tokens shuffled = window;
-    shuffle(std::span<TokenId>(shuffled).subspan(front), random);
-    const Trace trace = run(model, window, patterns), null = run(model, shuffled, patterns);
-    const Index n = static_cast<Index>(window.size());
-    const double even = even_attention(n);
-    const EarlierCopies copies(window);
-    parallel_for(all, [&](Index i) {
-      const auto read = [&](const Trace& of) {
-        return PatternReader{of.at(site_name(Site::pattern, i / heads)).data() + i % heads * n * n, n};
-      };
-      const PatternReader own = read(trace), chance = read(null);
-      HeadTotals& total = totals[static_cast<std::size_t>(i)];
-      total.previous.add(own.diagonal(1), even);
-      total.current.add(own.diagonal(0), even);
-      total.first.add(own.first_column(), even);
-      total.shuffled.add(chance.diagonal(1), 0.0);
-      if (copies.none()) return;
-      const double induction = copies.by_query(own, 1), by_chance = copies.by_query(chance, 1);
-      total.induction.add(induction, by_chance);
-      total.prefix.add(induction, by_chance);
-      total.duplicate.add(copies.by_query(own, 0), copies.by_query(chance, 0));
-      total.entries.add(copies.by_entry(own, 1), 0.0);
-    });
-    if (!reader) continue;
-    const std::vector<observe::CopyingScore> scores =
-        reader->score(Tokens(window.begin() + static_cast<std::ptrdiff_t>(front), window.end()), random.bits());
-    for (std::size_t i = 0; i < scores.size(); ++i) totals[i].add_copying(scores[i]);
+    scored.push_back({&window, front, Tokens(window.begin() + static_cast<std::ptrdiff_t>(front), window.end())});
   }
-  return scores_of(totals, heads);
+  return score_sequences(model, scored, options,
+                         [](std::size_t, const EarlierCopies& copies, const PatternReader& own,
+                            const PatternReader& chance, HeadTotals& total) {
+                           total.shuffled.add(chance.diagonal(1), 0.0);
+                           if (copies.none()) return;
+                           const double induction = copies.by_query(own, 1), by_chance = copies.by_query(chance, 1);
+                           total.induction.add(induction, by_chance);
+                           total.prefix.add(induction, by_chance);
+                           total.duplicate.add(copies.by_query(own, 0), copies.by_query(chance, 0));
+                           total.entries.add(copies.by_entry(own, 1), 0.0);
+                         });
 }
 
 }  // namespace kirchhoff
