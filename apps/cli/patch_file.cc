@@ -1,7 +1,5 @@
 #include "patch_file.h"
 
-#include <filesystem>  // for path
-
 #include "json_option.h"
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/io/tensor_writer.h"
@@ -10,8 +8,6 @@
 
 namespace kirchhoff::cli {
 namespace {
-
-std::string extension_of(const std::string& path) { return std::filesystem::path(path).extension().string(); }
 
 TensorF64 scalar(double value) {
   TensorF64 tensor{Shape{}};
@@ -52,13 +48,13 @@ void write_archive(const std::string& path, const PatchView& view, const Json& r
 }  // namespace
 
 void check_patch_file(const std::string& path) {
-  const std::string extension = extension_of(path);
+  const std::string extension = ending(path);
   check(extension == ".npz" || extension == ".csv" || extension == ".json" || picture_format(path), ErrorCode::usage,
         "option '--output': '{}' ends in none of .svg, .png, .npz, .csv, .json", path);
 }
 
 void write_patch_file(const std::string& path, const PatchView& view, const Json& result, const draw::Figure& picture) {
-  const std::string extension = extension_of(path);
+  const std::string extension = ending(path);
   if (picture_format(path))
     write_picture(path, picture);
   else if (extension == ".npz")

@@ -10,8 +10,6 @@
 namespace kirchhoff::cli {
 namespace {
 
-std::string ending(const std::string& path) { return std::filesystem::path(path).extension().string(); }
-
 /// The result's numbers as arrays and `json`, all of it, as bytes.
 void write_result_arrays(const std::string& path, const Json& result) {
   const auto arrays = arrays_of(result);
@@ -23,6 +21,8 @@ void write_result_arrays(const std::string& path, const Json& result) {
 }
 
 }  // namespace
+
+std::string ending(const std::string& path) { return std::filesystem::path(path).extension().string(); }
 
 std::optional<draw::Format> picture_format(const std::string& path) {
   const std::string extension = ending(path);

@@ -11,6 +11,8 @@ namespace kirchhoff::cli {
 
 /// The format that a file's name asks for, if it is one of a picture.
 std::optional<draw::Format> picture_format(const std::string& path);
+/// ".csv" of "a/b.csv".
+std::string ending(const std::string& path);
 /// A numpy archive's member `json`: the bytes of `text`, borrowed.
 io::StoredTensor json_member(const std::string& text);
 /// Draws into a file, whole or not at all.

@@ -10,15 +10,9 @@ namespace {
 
 constexpr double kBarWidth = 420.0, kRow = 19.0, kNumbers = 64.0;
 
-std::vector<std::string> names_of(const Bars& bars) {
-  std::vector<std::string> names;
-  for (const Bars::Bar& bar : bars.bars) names.push_back(bar.name);
-  return names;
-}
-
 class BarsBody : public Body {
  public:
-  explicit BarsBody(const Bars& bars) : bars_(bars), names_(widest(names_of(bars)) + 10.0) {
+  explicit BarsBody(const Bars& bars) : bars_(bars), names_(widest(names_of(bars.bars)) + 10.0) {
     check(!bars.bars.empty(), ErrorCode::usage, "bars without values cannot be drawn");
     range_.take(0.0);
     for (const Bars::Bar& bar : bars.bars) {

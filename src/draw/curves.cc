@@ -10,15 +10,9 @@ namespace {
 
 constexpr double kWidth = 520.0, kHeight = 320.0, kGap = 14.0;
 
-std::vector<std::string> names_of(const Curves& curves) {
-  std::vector<std::string> names;
-  for (const Curves::Curve& curve : curves.curves) names.push_back(curve.name);
-  return names;
-}
-
 class CurvesBody : public Body {
  public:
-  explicit CurvesBody(const Curves& curves) : curves_(curves), names_(names_of(curves)) {
+  explicit CurvesBody(const Curves& curves) : curves_(curves), names_(names_of(curves.curves)) {
     for (const Curves::Curve& curve : curves.curves) {
       check(curve.x.size() == curve.y.size(), ErrorCode::usage, "curve '{}': {} places for {} values", curve.name,
             curve.x.size(), curve.y.size());

@@ -9,15 +9,9 @@ namespace {
 
 constexpr double kSide = 420.0, kGap = 14.0;
 
-std::vector<std::string> names_of(const Plane& plane) {
-  std::vector<std::string> names;
-  for (const Plane::Series& series : plane.series) names.push_back(series.name);
-  return names;
-}
-
 class PlaneBody : public Body {
  public:
-  explicit PlaneBody(const Plane& plane) : plane_(plane), names_(names_of(plane)) {
+  explicit PlaneBody(const Plane& plane) : plane_(plane), names_(names_of(plane.series)) {
     x_.take(0.0);
     y_.take(0.0);
     std::size_t points = 0;

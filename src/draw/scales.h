@@ -15,6 +15,14 @@ Colour readable_on(Colour background);
 /// Colours that tell up to eight series apart, in colour blindness too; they repeat after that.
 Colour series_colour(std::size_t i);
 
+/// Of bars, curves, series.
+template <class Named>
+std::vector<std::string> names_of(const std::vector<Named>& items) {
+  std::vector<std::string> names;
+  for (const Named& item : items) names.push_back(item.name);
+  return names;
+}
+
 /// The longest text's width.
 double widest(const std::vector<std::string>& texts, const TextStyle& style = {});
 /// "0.25", "-3", "1e-05".
