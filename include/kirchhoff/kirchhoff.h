@@ -97,6 +97,8 @@
 #include "kirchhoff/tensor/view.h"
 #include "kirchhoff/text/tokenizer.h"
 #include "kirchhoff/text/word_level.h"
+#include "kirchhoff/train/evaluation.h"
+#include "kirchhoff/train/history.h"
 #include "kirchhoff/train/sequence_seed.h"
 #include "kirchhoff/train/tasks.h"
 #include "kirchhoff/weights/bandwidth.h"
