@@ -79,7 +79,8 @@ class Backward {
   void unembed();
   struct Logits {
     std::vector<Index> rows;  ///< of the batch, ascending
-    BasicTensor<Real> d;      ///< [rows, d_vocab_out]
+    BasicTensor<Real> memory;
+    Rows d;  ///< [rows, d_vocab_out]
   };
   Logits logits_gradient();
   void multiply_unembedding(ConstRows dlogits, Rows dx);

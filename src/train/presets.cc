@@ -4,8 +4,8 @@
 namespace kirchhoff::train {
 namespace {
 
-/// P1's attention-only models at the size of a laptop: LayerNorm, sinusoids added to what queries and keys read, W_E and
-/// W_U apart.
+/// P1's attention-only models at the size of a laptop: LayerNorm, sinusoids added to what queries and keys read, W_E
+/// and W_U apart.
 Json lens_model(Index layers, Index d_model, Index heads) {
   return {{"n_layers", layers},
           {"d_model", d_model},
@@ -77,9 +77,16 @@ const Preset kPresets[] = {
        model["act_fn"] = "gelu_new";
        return on_text(std::move(model), 30 * kMillion);
      }},
-    {"repeated-tokens-1l", [] { return on_task(lens_model(1, 64, 4), {{"name", "repeated-tokens"}}, 2000); }},
-    {"repeated-tokens-2l", [] { return on_task(lens_model(2, 64, 4), {{"name", "repeated-tokens"}}, 2000); }},
-    {"modular-addition", [] {
+    {"repeated-tokens-1l",
+     [] {
+       return on_task(lens_model(1, 64, 4), {{"name", "repeated-tokens"}}, 2000);
+     }},
+    {"repeated-tokens-2l",
+     [] {
+       return on_task(lens_model(2, 64, 4), {{"name", "repeated-tokens"}}, 2000);
+     }},
+    {"modular-addition",
+     [] {
        Json model = lens_model(1, 128, 4);
        model["attn_only"] = false;
        model["d_mlp"] = 512;
@@ -93,8 +100,7 @@ const Preset kPresets[] = {
 TrainingConfig training_preset(std::string_view name) {
   for (const Preset& preset : kPresets)
     if (preset.name == name) return parse_training_config(preset.config(), "preset " + std::string(name));
-  fail(ErrorCode::usage, "there is no preset '{}'; expected one of {}", name,
-       fmt::join(training_preset_names(), ", "));
+  fail(ErrorCode::usage, "there is no preset '{}'; expected one of {}", name, fmt::join(training_preset_names(), ", "));
 }
 
 std::vector<std::string> training_preset_names() {
