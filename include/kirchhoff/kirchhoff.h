@@ -56,6 +56,7 @@
 #include "kirchhoff/kernels/reference.h"
 #include "kirchhoff/kernels/rotary.h"
 #include "kirchhoff/kernels/scan.h"
+#include "kirchhoff/kernels/smear.h"
 #include "kirchhoff/kernels/softmax.h"
 #include "kirchhoff/model/config.h"
 #include "kirchhoff/model/config_reader.h"

@@ -21,6 +21,10 @@ std::vector<std::string> tape_sites(const ModelConfig& c, bool weights, bool edi
   const bool rotary = c.positions == Positions::rotary;
   if (rotary) sites.insert(sites.end(), {Site::rot_q, Site::rot_k});
   if (!rotary || c.qk_norm != QkNorm::none) sites.insert(sites.end(), {Site::q, Site::k});
+  if (c.smeared_keys) {
+    if (rotary && c.qk_norm == QkNorm::none) sites.push_back(Site::k);
+    if (!rotary) sites.push_back(Site::smeared_k);
+  }
   if (c.post_norm) sites.push_back(Site::attn_module);
   if (!c.attn_only) {
     if (!c.parallel) sites.push_back(Site::resid_mid);

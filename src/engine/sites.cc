@@ -36,6 +36,7 @@ string_view if_post_norm2(const ModelConfig& c) { return c.attn_only ? if_mlp(c)
 string_view if_shortformer(const ModelConfig& c) {
   return c.positions == Positions::shortformer ? "" : "only shortformer models add positions to the input of q and k";
 }
+string_view if_smeared(const ModelConfig& c) { return c.smeared_keys ? "" : "the model's keys are not smeared"; }
 string_view if_rotary(const ModelConfig& c) {
   return c.positions == Positions::rotary ? "" : "the model has no rotary positions";
 }
@@ -75,8 +76,9 @@ constexpr SiteInfo kSites[] = {
   {Site::q, "blocks.L.attn.hook_q", {kPos, kHead, kDHead}, "queries with bias, before q/k norm and rotation", present},
   {Site::k, "blocks.L.attn.hook_k", {kPos, kKvHead, kDHead}, "keys with bias, before q/k norm and rotation", present},
   {Site::v, "blocks.L.attn.hook_v", {kPos, kKvHead, kDHead}, "values with bias", present},
+  {Site::smeared_k, "blocks.L.attn.hook_smeared_k", {kPos, kKvHead, kDHead}, "keys after q/k norm and smearing with the key before, before rotation", if_smeared},
   {Site::rot_q, "blocks.L.attn.hook_rot_q", {kPos, kHead, kDHead}, "queries after q/k norm and rotation", if_rotary},
-  {Site::rot_k, "blocks.L.attn.hook_rot_k", {kPos, kKvHead, kDHead}, "keys after q/k norm and rotation", if_rotary},
+  {Site::rot_k, "blocks.L.attn.hook_rot_k", {kPos, kKvHead, kDHead}, "keys after q/k norm, smearing and rotation", if_rotary},
   {Site::attn_scores, "blocks.L.attn.hook_attn_scores", {kHead, kQuery, kKey}, "scores after scale, soft-cap, ALiBi and mask (hidden keys: -inf)", present},
   {Site::pattern, "blocks.L.attn.hook_pattern", {kHead, kQuery, kKey}, "attention probabilities", present},
   {Site::z, "blocks.L.attn.hook_z", {kPos, kHead, kDHead}, "values weighted by the pattern: what W_O reads", present},

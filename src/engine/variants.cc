@@ -26,6 +26,7 @@ Entry entry_of(Site site) {
     case Site::q:
     case Site::k:
     case Site::v:
+    case Site::smeared_k:
     case Site::rot_q:
     case Site::rot_k:
       return Entry::stream;

@@ -26,6 +26,7 @@ enum class Site : std::uint8_t {
   q,
   k,
   v,
+  smeared_k,
   rot_q,
   rot_k,
   attn_scores,
