@@ -40,7 +40,7 @@ std::vector<std::string> tape_sites(const ModelConfig& c, bool weights, bool edi
   std::vector<std::string> names;
   for (Index layer = 0; layer < c.n_layers; ++layer)
     for (const Site site : sites) names.push_back(site_name(site, layer));
-  names.push_back(site_name(Site::resid_post, c.n_layers - 1));
+  names.push_back(site_name(final_stream(c)));
   names.push_back(site_name(Site::embed_module));
   if (edited && weights) names.push_back(site_name(Site::unembed_in));
   return names;

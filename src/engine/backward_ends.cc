@@ -37,7 +37,7 @@ std::vector<Index> nonzero_columns(View<const Real, 2> x) {
 template <class Real>
 void Backward<Real>::unembed() {
   const Weights& w = model_.weights;
-  ConstRows x = kept(Site::resid_post, config_.n_layers - 1);
+  ConstRows x = kept(final_stream(config_).site, final_stream(config_).layer);
   BasicTensor<Real> seen;
   if (edges_into({Reader::Kind::logits})) {
     seen = copy_of<Real>(x);
@@ -84,6 +84,7 @@ void Backward<Real>::unembed() {
   else
     std::copy_n(dnormed_.data, dnormed_.size(), dx_.data);
   pull_edges({Reader::Kind::logits}, dx_);
+  if (config_.n_layers == 0) pass(Site::resid_final, 0, dx_);
 }
 
 /// The gradient of x W_U + b_U, before scale and soft-cap, at the rows where it is not 0.

@@ -52,6 +52,9 @@ string_view if_solu_ln(const ModelConfig& c) {
   if (c.attn_only) return if_mlp(c);
   return c.activation == Activation::solu_ln ? "" : "only MLPs with the activation solu_ln have a norm inside";
 }
+string_view if_no_layers(const ModelConfig& c) {
+  return c.n_layers == 0 ? "" : "only a model without blocks has it: take the last hook_resid_post";
+}
 string_view if_final_norm(const ModelConfig& c) {
   return c.final_norm && c.norm != NormKind::none ? "" : "the model has no final norm";
 }
@@ -102,6 +105,7 @@ constexpr SiteInfo kSites[] = {
   {Site::ln2_post_normalized, "blocks.L.ln2_post.hook_normalized", {kPos, kDModel}, "normalised MLP output, before gain and bias", if_post_norm2},
   {Site::mlp_out, "blocks.L.hook_mlp_out", {kPos, kDModel}, "what the MLP adds to the stream, after a post-norm if there is one", if_mlp},
   {Site::resid_post, "blocks.L.hook_resid_post", {kPos, kDModel}, "residual stream at the output of the block", present},
+  {Site::resid_final, "hook_resid_final", {kPos, kDModel}, "the stream as it is read out in a model without blocks", if_no_layers},
   {Site::final_scale, "ln_final.hook_scale", {kPos, kOne}, "divisor of the final norm", if_final_norm},
   {Site::final_normalized, "ln_final.hook_normalized", {kPos, kDModel}, "normalised final stream, before gain and bias", if_final_norm},
   {Site::unembed_in, "unembed.hook_in", {kPos, kDModel}, "what W_U reads: after the final norm with gain and bias", present},
@@ -167,8 +171,8 @@ std::string expand_shorthand(string_view text) {
 [[noreturn]] void fail_unknown(const ModelConfig& config, const std::vector<SiteRef>& sites, string_view pattern,
                                const std::string& name) {
   if (const std::optional<SiteRef> ref = parse(name); ref && ref->layer >= config.n_layers)
-    fail(ErrorCode::usage, "site '{}': there is no layer {}, the model has layers 0 to {}", pattern, ref->layer,
-         config.n_layers - 1);
+    fail(ErrorCode::usage, "site '{}': there is no layer {}, the model has {}", pattern, ref->layer,
+         config.n_layers == 0 ? "none" : fmt::format("layers 0 to {}", config.n_layers - 1));
   for (const SiteInfo& s : kSites) {
     if (s.absent(config).empty()) continue;
     for (Index layer = 0; layer < (s.per_layer() ? config.n_layers : 1); ++layer)

@@ -213,7 +213,8 @@ void lens_rules(Recipe& recipe, bool norms, bool grouped) {
 Recipe transformer_lens_recipe(ConfigReader& c) {
   Recipe recipe;
   ModelConfig& model = recipe.config;
-  model.n_layers = c.count("n_layers", kMaxLayers);
+  // P1's zero-layer model: an embedding that is read out.
+  model.n_layers = c.has("n_layers") && c.number("n_layers") == 0.0 ? 0 : c.count("n_layers", kMaxLayers);
   model.d_model = c.count("d_model", kMaxWidth);
   model.n_heads = c.count_or("n_heads", 1, kMaxWidth);
   model.d_head = c.count("d_head", kMaxWidth);
