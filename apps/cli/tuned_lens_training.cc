@@ -34,7 +34,10 @@ std::vector<double> train(Session& session, TunedLensTrainer& trainer, const Tun
       if (trainer.step() % options.save_every == 0) write_training_state(*options.directory, trainer, run);
     }
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::interrupted) write_training_state(*options.directory, trainer, run);
+    if (error.code() == ErrorCode::interrupted) {
+      const InterruptShield shield;
+      write_training_state(*options.directory, trainer, run);
+    }
     throw;
   }
   write_training_state(*options.directory, trainer, run);

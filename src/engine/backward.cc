@@ -45,6 +45,8 @@ std::vector<std::string> tape_sites(const ModelConfig& c, bool weights, bool edi
 RunOptions forward_options(const Metric& metric, const PullOptions& options) {
   check(!options.weights || options.run.interventions.edges.empty(), ErrorCode::unsupported,
         "the parameters' gradients where edges are replaced: contributions of writers depend on parameters themselves");
+  check(!options.accumulate || options.run.interventions.empty(), ErrorCode::usage,
+        "gradients are added up over parts of a batch where nothing is intervened on");
   check(options.run.cache == nullptr, ErrorCode::usage, "gradients need whole sequences: no key-value cache");
   RunOptions run = options.run;
   run.logits = metric.logits();
@@ -356,15 +358,25 @@ View<const Real, 2> Backward<Real>::norm_of(const NormWeights& weights, const No
 template <class Real>
 BasicTensor<Real>& Backward<Real>::weight(const std::string& name, Shape shape, bool zero) {
   BasicTensor<Real>& tensor = result_.weights[name];
-  if (!written_.insert(name).second) return tensor;
+  const bool carried = carries(name, shape);
+  if (!written_.insert(name).second || carried) return tensor;
   if (tensor.shape() != shape) tensor = BasicTensor<Real>::uninitialised(std::move(shape));
   if (zero) std::fill_n(tensor.data(), tensor.size(), Real{});
   return tensor;
 }
 
 template <class Real>
+bool Backward<Real>::carries(const std::string& name, const Shape& shape) const {
+  if (!options_.accumulate) return false;
+  const auto found = result_.weights.find(name);
+  return found != result_.weights.end() && !found->second.empty() && found->second.shape() == shape;
+}
+
+template <class Real>
 void Backward<Real>::matrix_gradient(const std::string& name, ConstRows dy, ConstRows x, bool accumulate) {
-  multiply(transposed(dy), x, weight(name, {dy.dim[1], x.dim[1]}).template view<2>(), accumulate);
+  const Shape shape{dy.dim[1], x.dim[1]};
+  const bool adds = accumulate || carries(name, shape);
+  multiply(transposed(dy), x, weight(name, shape).template view<2>(), adds);
 }
 
 /// c = a b (+ c): both of the run's precision, where a product with a weight has b in float32.

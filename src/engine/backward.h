@@ -145,6 +145,8 @@ class Backward {
 
   // Parameters' gradients. Nothing happens unless they are wanted.
   BasicTensor<Real>& weight(const std::string& name, Shape shape, bool zero = false);
+  /// Whether this gradient begins with what the caller's holds, instead of with nothing.
+  bool carries(const std::string& name, const Shape& shape) const;
   /// weight(name) [d_out, d_in] = dy^T x (+ what is there).
   void matrix_gradient(const std::string& name, ConstRows dy, ConstRows x, bool accumulate = false);
   static void multiply(ConstRows a, ConstRows b, Rows c, bool accumulate);

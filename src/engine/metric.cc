@@ -86,6 +86,16 @@ Metric Metric::cross_entropy(LogitPositions positions) {
   return metric;
 }
 
+Metric Metric::cross_entropy_from(std::vector<Index> first) {
+  check(!first.empty(), ErrorCode::usage, "metric cross-entropy: there is no first token, expected one or one each");
+  for (const Index token : first)
+    check(token >= 1, ErrorCode::usage, "metric cross-entropy: nothing predicts token {}; expected 1 or more", token);
+  Metric metric(Kind::cross_entropy);
+  metric.positions_ = LogitPositions::all;
+  metric.first_ = std::move(first);
+  return metric;
+}
+
 template <class Real>
 Metric Metric::kl_divergence(const BasicTrace<Real>& reference, LogitPositions positions) {
   check(positions != LogitPositions::none, ErrorCode::usage, "metric KL: positions are 'none'");
@@ -168,9 +178,19 @@ std::vector<Index> Metric::positions(Index sequence, Index length) const {
       all.push_back(position < 0 ? length + position : position);
       break;
     }
-    case Kind::cross_entropy:
-      range(positions_ == LogitPositions::last ? std::max<Index>(0, length - 2) : 0, length - 1);
+    case Kind::cross_entropy: {
+      Index begin = positions_ == LogitPositions::last ? std::max<Index>(0, length - 2) : 0;
+      if (!first_.empty()) {
+        check(first_.size() == 1 || sequence < static_cast<Index>(first_.size()), ErrorCode::usage,
+              "metric cross-entropy: there are first tokens for {} sequences, and a sequence {}", first_.size(),
+              sequence);
+        begin = first_[first_.size() == 1 ? 0 : static_cast<std::size_t>(sequence)] - 1;
+        check(begin < length - 1, ErrorCode::usage, "metric cross-entropy: sequence {} has {} tokens, none from {} on",
+              sequence, length, begin + 1);
+      }
+      range(begin, length - 1);
       break;
+    }
     case Kind::kl_divergence:
       range(positions_ == LogitPositions::last ? length - 1 : 0, length);
       break;

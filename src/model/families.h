@@ -4,7 +4,7 @@
 #include <vector>       // for vector
 
 #include "kirchhoff/io/checkpoint.h"
-#include "model/config_reader.h"
+#include "kirchhoff/model/config_reader.h"
 #include "model/recipe.h"
 
 namespace kirchhoff {

@@ -3,7 +3,7 @@
 
 #include "kirchhoff/io/checkpoint.h"
 #include "kirchhoff/io/gguf.h"
-#include "model/config_reader.h"
+#include "kirchhoff/model/config_reader.h"
 #include "model/recipe.h"
 
 /// What the architectures of GGUF files share. Conventions are llama.cpp's: its converter reorders fused projections to

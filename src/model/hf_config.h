@@ -1,7 +1,7 @@
 #pragma once
 #include <functional>  // for function
 
-#include "model/config_reader.h"
+#include "kirchhoff/model/config_reader.h"
 #include "model/recipe.h"
 
 namespace kirchhoff::hf {

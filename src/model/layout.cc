@@ -4,7 +4,7 @@
 #include <cmath>      // for sqrt
 #include <optional>   // for optional
 
-#include "model/config_reader.h"
+#include "kirchhoff/model/config_reader.h"
 #include "model/hf_config.h"
 #include "model/layout_texts.h"
 #include "model/rotary.h"

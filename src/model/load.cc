@@ -14,13 +14,6 @@ namespace {
 
 constexpr Index kFloat = static_cast<Index>(sizeof(float));
 
-/// "h.{L}.attn" with the layer and the prefix put in.
-std::string tensor_name(std::string name, const std::string& prefix, Index layer) {
-  for (const auto& [mark, text] : {std::pair<std::string, std::string>{"{P}", prefix}, {"{L}", std::to_string(layer)}})
-    if (const auto at = name.find(mark); at != std::string::npos) name.replace(at, mark.size(), text);
-  return name;
-}
-
 class Loader {
  public:
   Loader(const io::ModelFiles& files, const LoadOptions& options)

@@ -23,6 +23,12 @@ void Recipe::norm(const std::string& slot, const std::string& module, bool bias,
   if (bias) rules.push_back({slot + ".b", module + ".bias", {}});
 }
 
+std::string tensor_name(std::string name, const std::string& prefix, Index layer) {
+  for (const auto& [mark, text] : {std::pair<std::string, std::string>{"{P}", prefix}, {"{L}", std::to_string(layer)}})
+    if (const auto at = name.find(mark); at != std::string::npos) name.replace(at, mark.size(), text);
+  return name;
+}
+
 bool matches(std::string_view pattern, std::string_view name) {
   const auto star = pattern.find('*');
   if (star == std::string_view::npos) return pattern == name;

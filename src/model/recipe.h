@@ -42,6 +42,9 @@ struct Recipe {
   void norm(const std::string& slot, const std::string& module, bool bias, double plus = 0.0);
 };
 
+/// "h.{L}.attn" with the layer and the prefix put in.
+std::string tensor_name(std::string name, const std::string& prefix, Index layer);
+
 /// True if `name` matches `pattern`, in which '*' stands for any run of characters.
 bool matches(std::string_view pattern, std::string_view name);
 

@@ -1,7 +1,7 @@
 #include "model/resolve.h"
 
 #include "kirchhoff/model/load.h"
-#include "model/config_reader.h"
+#include "kirchhoff/model/config_reader.h"
 #include "model/families.h"
 #include "model/gguf_config.h"
 #include "model/hf_config.h"
@@ -80,9 +80,12 @@ Recipe recipe_of(const io::ModelFiles& files) {
 
 ModelConfig read_config(const io::ModelFiles& files) { return recipe_of(files).config; }
 
+Recipe recipe_of(const nlohmann::ordered_json& config, const std::string& path) {
+  return finished(has_lens_keys(config) ? from_transformer_lens(config, path) : from_hugging_face(config, path), path);
+}
+
 ModelConfig read_config(const nlohmann::ordered_json& config, const std::string& path) {
-  return finished(has_lens_keys(config) ? from_transformer_lens(config, path) : from_hugging_face(config, path), path)
-      .config;
+  return recipe_of(config, path).config;
 }
 
 }  // namespace kirchhoff

@@ -51,13 +51,15 @@ void BpeEncoder::encode(std::string_view word, std::vector<BpeModel::Token>& out
   last_class_ = -1;
   if (!model_.rank_.empty()) return encode_by_score(word, out);
   const bool bytes = model_.options_.symbols == Symbols::bytes;
-  if (model_.options_.ignore_merges) {
+  if (model_.options_.ignore_merges || model_.options_.whole_words) {
     if (const auto id = model_.vocabulary_.find(bytes ? std::string_view(to_byte_level(word)) : word)) {
       out.push_back({*id, static_cast<std::uint32_t>(word.size())});
       return;
     }
   }
-  if (bytes)
+  if (model_.options_.whole_words)
+    add_unknown(word, word.size());
+  else if (bytes)
     add_bytes(word);
   else
     add_characters(word);

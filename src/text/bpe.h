@@ -24,6 +24,7 @@ struct BpeOptions {
   bool byte_fallback = false;  ///< a character without a token becomes its bytes' tokens "<0xE4>"
   bool fuse_unknown = false;   ///< neighbouring unknown characters share one token
   bool ignore_merges = false;  ///< a word that is a token is taken as it is
+  bool whole_words = false;    ///< and one that is none is unknown as a whole: tokenizer.json's WordLevel
   std::optional<TokenId> unknown;
   std::string unknown_name;                    ///< as the file names it, for messages
   std::string continuing_prefix, word_suffix;  ///< of characters that are not first / of the last one; may be empty

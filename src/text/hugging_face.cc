@@ -17,18 +17,35 @@ std::string optional_text(const JsonNode& node, std::string_view key) {
   return node.has(key) && !node.at(key).is_null() ? node.text(key) : std::string();
 }
 
+enum class ModelType { bpe, word_level };
+
 /// Older files do not name the type of a BPE model.
-void check_model_type(const JsonNode& model, const TokenizerJson& file) {
+ModelType model_type(const JsonNode& model, const TokenizerJson& file) {
   const std::string type = model.has("type") ? model.type() : file.has_vocab && file.has_merges ? "BPE" : "";
   check(!type.empty(), ErrorCode::format, "{} has no 'type'", model.where());
-  check(type == "BPE", ErrorCode::unsupported, "{}: model type \"{}\" is not supported, only BPE is", model.where(),
-        type);
+  check(type == "BPE" || type == "WordLevel", ErrorCode::unsupported,
+        "{}: model type \"{}\" is not supported, only BPE and WordLevel are", model.where(), type);
   check(file.has_vocab, ErrorCode::format, "{}: 'vocab' is missing or no object of tokens and ids", model.where());
+  if (type == "WordLevel") return ModelType::word_level;
   check(file.has_merges, ErrorCode::format, "{}: 'merges' is missing or no array", model.where());
+  return ModelType::bpe;
 }
 
-std::shared_ptr<const BpeModel> make_model(const JsonNode& model, TokenizerJson& file, Symbols symbols) {
-  check_model_type(model, file);
+void find_unknown(const JsonNode& model, const Vocabulary& vocabulary, BpeOptions& options) {
+  options.unknown_name = optional_text(model, "unk_token");
+  if (!options.unknown_name.empty()) options.unknown = vocabulary.find(options.unknown_name);
+}
+
+std::shared_ptr<const BpeModel> make_word_level_model(const JsonNode& model, TokenizerJson& file) {
+  model.only({"type", "unk_token", "vocab"});
+  BpeOptions options;
+  options.whole_words = true;
+  Vocabulary vocabulary(std::move(file.vocab), model.where() + ".vocab");
+  find_unknown(model, vocabulary, options);
+  return bpe_from_merges(std::move(vocabulary), {}, std::move(options), model.where());
+}
+
+std::shared_ptr<const BpeModel> make_bpe_model(const JsonNode& model, TokenizerJson& file, Symbols symbols) {
   model.only({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
               "byte_fallback", "ignore_merges", "vocab", "merges"});
   if (model.has("dropout") && !model.at("dropout").is_null())
@@ -45,9 +62,8 @@ std::shared_ptr<const BpeModel> make_model(const JsonNode& model, TokenizerJson&
         ErrorCode::unsupported,
         "{}: byte_fallback together with continuing_subword_prefix or end_of_word_suffix is not supported",
         model.where());
-  options.unknown_name = optional_text(model, "unk_token");
   Vocabulary vocabulary(std::move(file.vocab), model.where() + ".vocab");
-  if (!options.unknown_name.empty()) options.unknown = vocabulary.find(options.unknown_name);
+  find_unknown(model, vocabulary, options);
   return bpe_from_merges(std::move(vocabulary), file.merges, std::move(options), model.where() + ".merges");
 }
 
@@ -132,23 +148,31 @@ std::shared_ptr<const Tokenizer> make_tokenizer(const std::string& tokenizer_jso
   PipelineParts parts;
   parts.where = root.where();
   const JsonNode model = root.at("model");
-  check_model_type(model, file);
+  const ModelType type = model_type(model, file);
   if (const JsonNode added = part_or_null(root, "added_tokens"); !added.is_null())
     parts.added_tokens = parse_added_tokens(added);
   parts.normalizer = Normalizer(part_or_null(root, "normalizer"));
-  // Affixes and byte fallback are of characters: there the model must see the bytes' stand-ins.
-  const bool of_characters = !optional_text(model, "continuing_subword_prefix").empty() ||
-                             !optional_text(model, "end_of_word_suffix").empty() ||
-                             model.boolean_or("byte_fallback", false);
+  // Affixes and byte fallback are of characters, whole words are of text: there the model must see the bytes'
+  // stand-ins.
+  const bool of_characters =
+      type == ModelType::word_level || !optional_text(model, "continuing_subword_prefix").empty() ||
+      !optional_text(model, "end_of_word_suffix").empty() || model.boolean_or("byte_fallback", false);
   parts.pre_tokenizer = PreTokenizer(part_or_null(root, "pre_tokenizer"), !of_characters);
   parts.post_processor = PostProcessor(part_or_null(root, "post_processor"));
   parts.decoder = Decoder(part_or_null(root, "decoder"));
-  parts.model = make_model(model, file, parts.pre_tokenizer.leaves_bytes() ? Symbols::bytes : Symbols::characters);
+  const Symbols symbols = parts.pre_tokenizer.leaves_bytes() ? Symbols::bytes : Symbols::characters;
+  parts.model =
+      type == ModelType::word_level ? make_word_level_model(model, file) : make_bpe_model(model, file, symbols);
   check_added_tokens(parts.added_tokens, parts.model->vocabulary(), root.where() + ": added_tokens");
   check_template(parts);
   find_special_tokens(tokenizer_config, parts);
   const bool byte_level = parts.pre_tokenizer.byte_level() || parts.normalizer.makes_byte_level();
-  parts.kind = byte_level ? "byte-level BPE" : parts.model->options().byte_fallback ? "BPE with byte fallback" : "BPE";
+  if (type == ModelType::word_level)
+    parts.kind = "whole words";
+  else
+    parts.kind = byte_level                             ? "byte-level BPE"
+                 : parts.model->options().byte_fallback ? "BPE with byte fallback"
+                                                        : "BPE";
   parts.source = "tokenizer.json";
   return make_pipeline(std::move(parts));
 }

@@ -1,4 +1,4 @@
-#include "model/config_reader.h"
+#include "kirchhoff/model/config_reader.h"
 
 #include "model/support.h"
 

@@ -19,4 +19,13 @@ bool interrupt_requested() noexcept;
 /// Throws Error{interrupted} if request_interrupt() was called.
 void throw_if_interrupted();
 
+/// While one exists, work of this thread goes on although it was asked to stop: saving what would be lost otherwise.
+class InterruptShield {
+ public:
+  InterruptShield() noexcept;
+  ~InterruptShield();
+  InterruptShield(const InterruptShield&) = delete;
+  InterruptShield& operator=(const InterruptShield&) = delete;
+};
+
 }  // namespace kirchhoff

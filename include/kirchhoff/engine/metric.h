@@ -30,6 +30,8 @@ class Metric {
   /// The mean over tokens but the first of -log p(token | those before it), in nats; `last`: of the last token alone. 0
   /// for a sequence of one token.
   static Metric cross_entropy(LogitPositions positions = LogitPositions::all);
+  /// The same over the tokens from index `first[sequence]` on (one entry for all, or one each; from 1 on).
+  static Metric cross_entropy_from(std::vector<Index> first);
   /// KL(reference || model) = sum of r log(r / p), in nats, of the last position's distributions or the mean over all
   /// positions. `reference` has the logits: of as many sequences, equally long, or of one that all are compared with.
   template <class Real>
@@ -95,6 +97,7 @@ class Metric {
   Kind kind_;
   LogitPositions positions_ = LogitPositions::all;
   std::vector<Answer> answers_;
+  std::vector<Index> first_;  // tokens that a cross-entropy begins with; empty: 1
   std::shared_ptr<const std::vector<Reference>> references_;
   std::string site_;
   std::shared_ptr<const TensorF64> coefficients_;

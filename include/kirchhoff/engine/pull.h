@@ -28,6 +28,9 @@ struct PullOptions {
   /// logits, the last hook_resid_post.
   std::vector<std::string> at{};
   bool weights = false;  ///< gradients of all parameters, too
+  /// The parameters' gradients are added to those that the caller's Gradients hold already, of other sequences: a batch
+  /// in parts, in the memory of one part. Not with interventions.
+  bool accumulate = false;
   GradientRules rules{};
   RunOptions run{};  ///< of the forward; what it captures comes with the gradients. `logits` is the metric's to choose.
 };

@@ -1,0 +1,66 @@
+#include "kirchhoff/train/adamw.h"
+
+#include <cmath>   // for pow, sqrt
+#include <vector>  // for vector
+
+#include "kirchhoff/base/parallel.h"
+
+namespace kirchhoff::train {
+namespace {
+
+/// Values that a task handles: the four arrays of a block together fit the cache of a core.
+constexpr Index kBlock = Index{1} << 15;
+
+template <class Real>
+void update(const AdamWStep& step, std::span<Real> weights, std::span<const Real> gradients, std::span<Real> first,
+            std::span<Real> second) {
+  const auto t = static_cast<double>(step.t);
+  const Real scale = static_cast<Real>(step.gradient_scale);
+  const Real beta1 = static_cast<Real>(step.beta1), beta2 = static_cast<Real>(step.beta2);
+  const Real rest1 = static_cast<Real>(1.0 - step.beta1), rest2 = static_cast<Real>(1.0 - step.beta2);
+  const Real keep = static_cast<Real>(1.0 - step.learning_rate * step.weight_decay);
+  const Real rate = static_cast<Real>(step.learning_rate / (1.0 - std::pow(step.beta1, t)));
+  const Real correction = static_cast<Real>(1.0 / std::sqrt(1.0 - std::pow(step.beta2, t)));
+  const Real epsilon = static_cast<Real>(step.epsilon);
+  parallel_for_blocks(static_cast<Index>(weights.size()), kBlock, [&](Index begin, Index end) {
+    Real *w = weights.data(), *m = first.data(), *v = second.data();
+    const Real* g = gradients.data();
+#pragma omp simd
+    for (Index i = begin; i < end; ++i) {
+      const Real gradient = scale * g[i];
+      m[i] = beta1 * m[i] + rest1 * gradient;
+      v[i] = beta2 * v[i] + rest2 * gradient * gradient;
+      w[i] = keep * w[i] - rate * m[i] / (std::sqrt(v[i]) * correction + epsilon);
+    }
+  });
+}
+
+}  // namespace
+
+void adamw(const AdamWStep& step, std::span<float> weights, std::span<const float> gradients, std::span<float> first,
+           std::span<float> second) {
+  update<float>(step, weights, gradients, first, second);
+}
+
+void adamw(const AdamWStep& step, std::span<double> weights, std::span<const double> gradients, std::span<double> first,
+           std::span<double> second) {
+  update<double>(step, weights, gradients, first, second);
+}
+
+double sum_of_squares(std::span<const float> values) {
+  const auto n = static_cast<Index>(values.size());
+  std::vector<double> sums(static_cast<std::size_t>((n + kBlock - 1) / kBlock));
+  parallel_for_blocks(n, kBlock, [&](Index begin, Index end) {
+    double sum = 0.0;
+    for (Index i = begin; i < end; ++i) {
+      const double value = values[static_cast<std::size_t>(i)];
+      sum += value * value;
+    }
+    sums[static_cast<std::size_t>(begin / kBlock)] = sum;
+  });
+  double total = 0.0;
+  for (const double sum : sums) total += sum;
+  return total;
+}
+
+}  // namespace kirchhoff::train

@@ -1,0 +1,151 @@
+#include "kirchhoff/train/trainer.h"
+
+#include <algorithm>  // for clamp, min
+#include <cmath>      // for isfinite, sqrt
+#include <utility>    // for move
+
+#include "kirchhoff/base/error.h"
+#include "kirchhoff/io/safetensors.h"
+#include "kirchhoff/io/tensor_writer.h"
+#include "kirchhoff/kernels/embedding.h"
+#include "kirchhoff/train/adamw.h"
+
+namespace kirchhoff::train {
+namespace {
+
+/// Tokens whose activations and logits are held at once. Products of so many rows run as fast as larger ones.
+constexpr Index kMicroBatchTokens = 1024;
+
+Index micro_batch(const TrainingOptions& options) {
+  if (options.micro_batch > 0) return std::min(options.micro_batch, options.batch);
+  return std::clamp<Index>(kMicroBatchTokens / options.context, 1, options.batch);
+}
+
+Metric loss_of(const Batch& batch, Index begin, Index count) {
+  if (batch.first_scored.empty()) return Metric::cross_entropy();
+  const auto first = batch.first_scored.begin() + begin;
+  return Metric::cross_entropy_from(std::vector<Index>(first, first + count));
+}
+
+const io::StoredTensor& state_tensor(const io::Checkpoint& state, const std::string& name, Index size) {
+  const io::StoredTensor* tensor = state.find(name);
+  check(tensor != nullptr && tensor->dtype == DType::f32 && tensor->shape == Shape{size}, ErrorCode::format,
+        "'{}': tensor '{}' is missing or not F32 [{}]: the state belongs to another model", state.path, name, size);
+  return *tensor;
+}
+
+}  // namespace
+
+Trainer::Trainer(const ModelFormat& format, const TrainingOptions& options, BatchSource batches)
+    : options_(options), batches_(std::move(batches)), parameters_(format, options) {
+  options_.validate();
+  const auto size = static_cast<Index>(parameters_.values().size());
+  first_ = Tensor(Shape{size});
+  second_ = Tensor(Shape{size});
+}
+
+StepReport Trainer::advance() {
+  const Index step = step_ + 1;
+  const Batch batch = batches_(step);
+  const auto sequences = static_cast<Index>(batch.sequences.size());
+  check(sequences > 0 && (batch.first_scored.empty() || batch.first_scored.size() == batch.sequences.size()),
+        ErrorCode::internal, "training: a batch of {} sequences with {} first tokens", sequences,
+        batch.first_scored.size());
+  StepReport report{.step = step, .tokens = tokens_, .learning_rate = options_.learning_rate_at(step)};
+  for (const Tokens& tokens : batch.sequences) report.tokens += static_cast<Index>(tokens.size());
+
+  // 1. The gradient of the sum of the sequences' losses, a part of the batch at a time.
+  const Index part = micro_batch(options_);
+  for (Index begin = 0; begin < sequences; begin += part) {
+    const Index count = std::min(part, sequences - begin);
+    const std::span<const Tokens> some =
+        std::span(batch.sequences).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
+    pull(model(), some, loss_of(batch, begin, count), {.weights = true, .accumulate = begin > 0}, gradients_);
+    for (const double loss : gradients_.values) report.loss += loss / static_cast<double>(sequences);
+  }
+  if (model().tied) {  // the parameter's is the sum of its two uses
+    Tensor& dW_E = gradients_.weights.at("W_E");
+    kernels::add(dW_E.view<2>(), std::as_const(gradients_.weights.at("W_U")).view<2>());
+  }
+
+  // 2. Its length, of the mean.
+  const double mean = 1.0 / static_cast<double>(sequences);
+  double squares = 0.0;
+  for (const Parameters::Entry& entry : parameters_.entries())
+    if (entry.trained) squares += sum_of_squares(std::as_const(gradients_.weights.at(entry.shape.name)).values());
+  report.gradient_norm = std::sqrt(squares) * mean;
+  check(
+      std::isfinite(report.loss) && std::isfinite(report.gradient_norm), ErrorCode::numerical,
+      "training diverged at step {}: loss {}, length of the gradient {}; a smaller learning rate (now {}) or a longer "
+      "warm-up helps",
+      step, report.loss, report.gradient_norm, report.learning_rate);
+  const bool clips = options_.clip > 0.0 && report.gradient_norm > options_.clip;
+
+  // 3. The weights.
+  const std::span<float> values = parameters_.values();
+  for (const Parameters::Entry& entry : parameters_.entries()) {
+    if (!entry.trained) continue;
+    const auto at = static_cast<std::size_t>(entry.offset), size = static_cast<std::size_t>(entry.shape.size());
+    adamw({.learning_rate = report.learning_rate,
+           .beta1 = options_.betas[0],
+           .beta2 = options_.betas[1],
+           .epsilon = options_.epsilon,
+           .weight_decay = entry.decays ? options_.weight_decay : 0.0,
+           .t = step,
+           .gradient_scale = clips ? mean * options_.clip / report.gradient_norm : mean},
+          values.subspan(at, size), std::as_const(gradients_.weights.at(entry.shape.name)).values(),
+          first_.values().subspan(at, size), second_.values().subspan(at, size));
+  }
+  parameters_.publish();
+  step_ = step;
+  tokens_ = report.tokens;
+  return report;
+}
+
+void Trainer::save(const std::string& path, const std::string& run) const {
+  const std::span<const float> values = parameters_.values();
+  const io::StoredTensor tensors[] = {
+      {"parameters", DType::f32, {static_cast<Index>(values.size())}, std::as_bytes(values), 0, "memory", nullptr},
+      io::borrowed("adam.first", first_),
+      io::borrowed("adam.second", second_)};
+  io::write_safetensors(path, tensors,
+                        {{"run", run}, {"step", std::to_string(step_)}, {"tokens", std::to_string(tokens_)}});
+}
+
+void Trainer::restore(const std::string& path, const std::string& run) {
+  const io::SafetensorsFile file = io::read_safetensors(path);
+  const auto metadata = [&](const std::string& key) {
+    const auto found = file.metadata.find(key);
+    check(found != file.metadata.end(), ErrorCode::format, "'{}': no '{}' in __metadata__: not a training's state",
+          path, key);
+    return found->second;
+  };
+  check(metadata("run") == run, ErrorCode::format,
+        "'{}' is the state of another run: model, data or training options differ", path);
+  const auto size = static_cast<Index>(parameters_.values().size());
+  const auto load = [&](const std::string& name, std::span<float> out) {
+    io::decode(state_tensor(file.checkpoint, name, size), 0, out);
+  };
+  load("parameters", parameters_.values());
+  load("adam.first", first_.values());
+  load("adam.second", second_.values());
+  step_ = std::stoll(metadata("step"));
+  tokens_ = std::stoll(metadata("tokens"));
+  parameters_.publish();
+}
+
+double Trainer::flops_per_step() const {
+  const ModelConfig& c = model().config;
+  double matrices = 0.0;  // values of the matrices that every token is multiplied with
+  for (const Parameters::Entry& entry : parameters_.entries())
+    if (entry.shape.matrix && entry.shape.slot != "W_E" && entry.shape.slot != "W_pos")
+      matrices += static_cast<double>(entry.shape.size());
+  if (model().tied) matrices += static_cast<double>(c.d_vocab) * static_cast<double>(c.d_model);
+  const auto tokens = static_cast<double>(options_.batch) * static_cast<double>(options_.context);
+  const double pairs = (static_cast<double>(options_.context) + 1.0) / 2.0;  // keys that a query sees, on average
+  const double attention =
+      4.0 * pairs * static_cast<double>(c.n_heads) * static_cast<double>(c.d_head) * static_cast<double>(c.n_layers);
+  return 3.0 * tokens * (2.0 * matrices + attention);
+}
+
+}  // namespace kirchhoff::train
