@@ -98,6 +98,7 @@
 #include "kirchhoff/tensor/dtype.h"
 #include "kirchhoff/tensor/tensor.h"
 #include "kirchhoff/tensor/view.h"
+#include "kirchhoff/text/bpe_trainer.h"
 #include "kirchhoff/text/tokenizer.h"
 #include "kirchhoff/text/word_level.h"
 #include "kirchhoff/train/adamw.h"
