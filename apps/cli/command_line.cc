@@ -86,18 +86,27 @@ void Command::optional_value(const std::string& name, std::string value, std::op
   options_.push_back({name, std::move(value), std::move(help), false, false, {}});
 }
 
-void Command::add(OptionSpec spec, Store store) {
+void Command::list(const std::string& names, const std::string& value, std::vector<std::string>& target,
+                   const std::string& help) {
+  add({names, value, help, false, false, {}}, [&target](const std::string& text) { target.push_back(text); }, true);
+}
+
+void Command::add(OptionSpec spec, Store store, bool repeats) {
   const std::vector<std::string> choices = spec.choices;
   const std::string label = long_name(spec.names);
   const CLI::callback_t callback = [store = std::move(store), choices, label](const CLI::results_t& results) {
-    const std::string& text = results.front();
-    check(choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end(), ErrorCode::usage,
-          "option '{}': '{}' is not one of {}", label, text, fmt::join(choices, ", "));
-    store(text);
+    for (const std::string& text : results) {
+      check(choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end(), ErrorCode::usage,
+            "option '{}': '{}' is not one of {}", label, text, fmt::join(choices, ", "));
+      store(text);
+    }
     return true;
   };
   CLI::Option* option = app_->add_option(spec.names, callback);
-  if (!spec.positional) option->take_last();
+  if (repeats)
+    option->expected(1, 1 << 20)->take_all();
+  else if (!spec.positional)
+    option->take_last();
   options_.push_back(std::move(spec));
 }
 

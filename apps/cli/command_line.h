@@ -67,6 +67,10 @@ class Command {
     add({name, "", help, true, required, {}}, [&target, name](const std::string& text) { assign(target, text, name); });
   }
 
+  /// An option that may be repeated, one value each.
+  void list(const std::string& names, const std::string& value, std::vector<std::string>& target,
+            const std::string& help);
+
   void on_run(std::function<int()> body) { run_ = std::move(body); }
   /// Free text under the options: examples, remarks.
   void footer(std::string text) { footer_ = std::move(text); }
@@ -95,7 +99,7 @@ class Command {
  private:
   Command(std::string name, std::string summary, Command* parent, CLI::App* app);
   using Store = std::function<void(const std::string& text)>;
-  void add(OptionSpec spec, Store store);
+  void add(OptionSpec spec, Store store, bool repeats = false);
   static std::string long_name(const std::string& names);
   const Command* deepest_parsed() const;
   void require_arguments() const;

@@ -1,6 +1,7 @@
 #include "kirchhoff/train/trainer.h"
 
 #include <algorithm>  // for clamp, min
+#include <charconv>   // for from_chars
 #include <cmath>      // for isfinite, sqrt
 #include <utility>    // for move
 
@@ -32,6 +33,17 @@ const io::StoredTensor& state_tensor(const io::Checkpoint& state, const std::str
   check(tensor != nullptr && tensor->dtype == DType::f32 && tensor->shape == Shape{size}, ErrorCode::format,
         "'{}': tensor '{}' is missing or not F32 [{}]: the state belongs to another model", state.path, name, size);
   return *tensor;
+}
+
+/// A count in a state's metadata.
+Index whole_number(const io::SafetensorsFile& file, const std::string& key) {
+  const auto found = file.metadata.find(key);
+  const std::string text = found == file.metadata.end() ? std::string() : found->second;
+  Index value = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  check(error == std::errc() && end == text.data() + text.size() && value >= 0, ErrorCode::format,
+        "'{}': '{}' in __metadata__ is '{}', expected a count: not a training's state", file.checkpoint.path, key, text);
+  return value;
 }
 
 }  // namespace
@@ -102,36 +114,34 @@ StepReport Trainer::advance() {
   return report;
 }
 
-void Trainer::save(const std::string& path, const std::string& run) const {
+void Trainer::save(const std::string& path, const std::map<std::string, std::string>& notes) const {
   const std::span<const float> values = parameters_.values();
   const io::StoredTensor tensors[] = {
       {"parameters", DType::f32, {static_cast<Index>(values.size())}, std::as_bytes(values), 0, "memory", nullptr},
       io::borrowed("adam.first", first_),
       io::borrowed("adam.second", second_)};
-  io::write_safetensors(path, tensors,
-                        {{"run", run}, {"step", std::to_string(step_)}, {"tokens", std::to_string(tokens_)}});
+  std::map<std::string, std::string> metadata = notes;
+  metadata["step"] = std::to_string(step_);
+  metadata["tokens"] = std::to_string(tokens_);
+  io::write_safetensors(path, tensors, metadata);
 }
 
-void Trainer::restore(const std::string& path, const std::string& run) {
-  const io::SafetensorsFile file = io::read_safetensors(path);
-  const auto metadata = [&](const std::string& key) {
-    const auto found = file.metadata.find(key);
-    check(found != file.metadata.end(), ErrorCode::format, "'{}': no '{}' in __metadata__: not a training's state",
-          path, key);
-    return found->second;
-  };
-  check(metadata("run") == run, ErrorCode::format,
-        "'{}' is the state of another run: model, data or training options differ", path);
+std::map<std::string, std::string> Trainer::restore(const std::string& path) {
+  io::SafetensorsFile file = io::read_safetensors(path);
+  const Index step = whole_number(file, "step"), tokens = whole_number(file, "tokens");
+  check(step <= options_.steps, ErrorCode::format, "'{}' is the state after step {}, the run has {}", path, step,
+        options_.steps);
   const auto size = static_cast<Index>(parameters_.values().size());
-  const auto load = [&](const std::string& name, std::span<float> out) {
-    io::decode(state_tensor(file.checkpoint, name, size), 0, out);
-  };
-  load("parameters", parameters_.values());
-  load("adam.first", first_.values());
-  load("adam.second", second_.values());
-  step_ = std::stoll(metadata("step"));
-  tokens_ = std::stoll(metadata("tokens"));
+  const io::StoredTensor& values = state_tensor(file.checkpoint, "parameters", size);
+  const io::StoredTensor& first = state_tensor(file.checkpoint, "adam.first", size);
+  const io::StoredTensor& second = state_tensor(file.checkpoint, "adam.second", size);
+  io::decode(values, 0, parameters_.values());
+  io::decode(first, 0, first_.values());
+  io::decode(second, 0, second_.values());
+  step_ = step;
+  tokens_ = tokens;
   parameters_.publish();
+  return std::move(file.metadata);
 }
 
 double Trainer::flops_per_step() const {

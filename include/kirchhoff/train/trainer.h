@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>  // for function
+#include <map>         // for map
 #include <string>      // for string
 #include <vector>      // for vector
 
@@ -43,11 +44,11 @@ class Trainer {
   /// and nothing has changed).
   StepReport advance();
 
-  /// Writes everything that the rest of the run depends on, whole or not at all. `run` says which run it is: restore()
-  /// refuses another's.
-  void save(const std::string& path, const std::string& run) const;
-  /// Errors: as reading safetensors; format (not a state of this run, or of another model: what differs).
-  void restore(const std::string& path, const std::string& run);
+  /// Writes everything that the rest of the run depends on, whole or not at all, with `notes` of the caller's.
+  void save(const std::string& path, const std::map<std::string, std::string>& notes = {}) const;
+  /// Goes on from a saved state; gives its notes. Errors: as reading safetensors; format (no state, or one of another
+  /// model: what differs). Nothing has changed then.
+  std::map<std::string, std::string> restore(const std::string& path);
 
   /// Floating-point operations of one step's products, forward and backward (twice the forward's): what its speed is
   /// measured by. 2 a multiply-add; attention at the pairs that a causal mask leaves.

@@ -1,0 +1,106 @@
+#include "kirchhoff/base/error.h"
+#include "kirchhoff/train/training_config.h"
+
+namespace kirchhoff::train {
+namespace {
+
+/// P1's attention-only models at the size of a laptop: LayerNorm, sinusoids added to what queries and keys read, W_E and
+/// W_U apart.
+Json lens_model(Index layers, Index d_model, Index heads) {
+  return {{"n_layers", layers},
+          {"d_model", d_model},
+          {"n_heads", heads},
+          {"d_head", d_model / heads},
+          {"attn_only", true},
+          {"act_fn", nullptr},
+          {"normalization_type", "LN"},
+          {"positional_embedding_type", "shortformer"},
+          {"original_architecture", "kirchhoff"}};
+}
+
+/// A run over text: `tokens` of it in batches of 8,192.
+Json on_text(Json model, Index tokens, Index context = 256) {
+  constexpr Index kStepTokens = 8192;
+  const Index steps = tokens / kStepTokens;
+  return {{"model", std::move(model)},
+          {"tokenizer", {{"vocabulary", 4096}}},
+          {"training",
+           {{"steps", steps},
+            {"batch", kStepTokens / context},
+            {"context", context},
+            {"learning_rate", 2e-3},
+            {"weight_decay", 0.01},
+            {"warmup", 100},
+            {"biases", false},
+            {"sinusoidal", true},
+            {"checkpoints", {{"per_doubling", 1}}},
+            {"evaluations", {{"every", 100}, {"per_doubling", 2}}}}}};
+}
+
+Json on_task(Json model, Json task, Index steps) {
+  model["positional_embedding_type"] = "shortformer";
+  return {{"model", std::move(model)},
+          {"task", std::move(task)},
+          {"training",
+           {{"steps", steps},
+            {"batch", 64},
+            {"learning_rate", 2e-3},
+            {"warmup", 100},
+            {"biases", false},
+            {"sinusoidal", true},
+            {"evaluations", {{"every", 100}, {"per_doubling", 1}}}}}};
+}
+
+struct Preset {
+  const char* name;
+  Json (*config)();
+};
+
+constexpr Index kMillion = 1000000;
+
+const Preset kPresets[] = {
+    {"attn-only-0l", [] { return on_text(lens_model(0, 256, 8), 10 * kMillion); }},
+    {"attn-only-1l", [] { return on_text(lens_model(1, 256, 8), 20 * kMillion); }},
+    {"attn-only-2l", [] { return on_text(lens_model(2, 256, 8), 30 * kMillion); }},
+    {"attn-only-3l", [] { return on_text(lens_model(3, 256, 8), 30 * kMillion); }},
+    {"smeared-1l",
+     [] {
+       Json model = lens_model(1, 256, 8);
+       model["smeared_keys"] = true;
+       return on_text(std::move(model), 20 * kMillion);
+     }},
+    {"mlp-2l",
+     [] {
+       Json model = lens_model(2, 256, 8);
+       model["attn_only"] = false;
+       model["d_mlp"] = 1024;
+       model["act_fn"] = "gelu_new";
+       return on_text(std::move(model), 30 * kMillion);
+     }},
+    {"repeated-tokens-1l", [] { return on_task(lens_model(1, 64, 4), {{"name", "repeated-tokens"}}, 2000); }},
+    {"repeated-tokens-2l", [] { return on_task(lens_model(2, 64, 4), {{"name", "repeated-tokens"}}, 2000); }},
+    {"modular-addition", [] {
+       Json model = lens_model(1, 128, 4);
+       model["attn_only"] = false;
+       model["d_mlp"] = 512;
+       model["act_fn"] = "relu";
+       return on_task(std::move(model), {{"name", "modular-addition"}}, 5000);
+     }},
+};
+
+}  // namespace
+
+TrainingConfig training_preset(std::string_view name) {
+  for (const Preset& preset : kPresets)
+    if (preset.name == name) return parse_training_config(preset.config(), "preset " + std::string(name));
+  fail(ErrorCode::usage, "there is no preset '{}'; expected one of {}", name,
+       fmt::join(training_preset_names(), ", "));
+}
+
+std::vector<std::string> training_preset_names() {
+  std::vector<std::string> names;
+  for (const Preset& preset : kPresets) names.emplace_back(preset.name);
+  return names;
+}
+
+}  // namespace kirchhoff::train

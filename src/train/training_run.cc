@@ -1,0 +1,198 @@
+#include "kirchhoff/train/training_run.h"
+
+#include <fcntl.h>     // for open
+#include <sys/file.h>  // for flock
+#include <unistd.h>    // for close
+
+#include <bit>         // for bit_cast
+#include <chrono>      // for steady_clock
+#include <filesystem>  // for create_directories, exists, remove_all, rename
+#include <utility>     // for move
+
+#include "kirchhoff/base/error.h"
+#include "kirchhoff/base/measure.h"
+#include "kirchhoff/io/json_file.h"
+#include "kirchhoff/io/whole_file.h"
+#include "train/model_card.h"
+#include "train/place_file.h"
+
+namespace kirchhoff::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string facts_path(const std::string& directory) { return directory + "/training.json"; }
+std::string state_path(const std::string& directory) { return directory + "/state.safetensors"; }
+std::string history_path(const std::string& directory) { return directory + "/history.jsonl"; }
+
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+void make_directories(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  check(!error, ErrorCode::io, "cannot make the directory '{}': {}", path, error.message());
+}
+
+/// The config of the model with what follows from the data. Error{format} where it says something else.
+Json completed(Json model, const std::string& path, Index vocabulary, Index context) {
+  const auto fill = [&](const char* key, Index value, const char* of) {
+    if (!model.contains(key) || model[key].is_null()) model[key] = value;
+    check(model[key].is_number_integer() && model[key].get<Index>() >= value, ErrorCode::format,
+          "'{}': model.{} is {}, but {} has {}", path, key, model[key].dump(), of, value);
+  };
+  const bool lens = !model.contains("model_type");
+  fill(lens ? "d_vocab" : "vocab_size", vocabulary, "the vocabulary");
+  if (lens) fill("n_ctx", context, "a sequence");
+  if (lens && !model.contains("default_prepend_bos")) model["default_prepend_bos"] = true;
+  return model;
+}
+
+/// The bits of a sum, so that a state holds it exactly.
+std::string bits_of(double value) { return fmt::format("{:016x}", std::bit_cast<std::uint64_t>(value)); }
+double from_bits(const std::string& text) { return std::bit_cast<double>(std::uint64_t{std::stoull(text, nullptr, 16)}); }
+
+}  // namespace
+
+void begin_run(const TrainingSetup& setup, const Progress& progress) {
+  const std::string& directory = setup.directory;
+  check(!exists(facts_path(directory)), ErrorCode::usage,
+        "'{}' holds a training already; '--resume' goes on with it, another directory begins anew", directory);
+  setup.config.training.validate();
+  make_directories(directory);
+  const DataFiles files = prepare_data(setup.config, setup.data, directory, progress);
+  const Json model = completed(setup.config.model, setup.config.path, files.vocabulary, files.context);
+  TrainingOptions options = setup.config.training;
+  options.context = files.context;
+  const ModelFormat format(model, setup.config.path);  // refuses what no model can be
+  const Parameters trial(format, options);             // and options that do not fit it
+  const Json facts = {{"schema", "kirchhoff.training"}, {"version", 1},           {"model", model},
+                      {"data", files.facts},            {"licence", setup.licence}, {"training", to_json(options)},
+                      {"command", setup.command}};
+  io::write_whole_file(facts_path(directory), facts.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+TrainingRun::TrainingRun(const std::string& directory) : directory_(directory) {
+  const std::string path = facts_path(directory);
+  check(exists(path), ErrorCode::not_found, "'{}' holds no training: there is no training.json", directory);
+  lock_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  check(lock_ >= 0 && flock(lock_, LOCK_EX | LOCK_NB) == 0, ErrorCode::usage,
+        "'{}': another process trains in this directory", directory);
+  facts_ = io::read_json_file(path, {.object_at_top = true});
+  for (const char* key : {"model", "data", "training"})
+    check(facts_.contains(key) && facts_[key].is_object(), ErrorCode::format, "'{}': key '{}' is missing", path, key);
+  Json config = {{"model", facts_["model"]}, {"training", facts_["training"]}};
+  if (facts_["data"].contains("task")) config["task"] = facts_["data"]["task"];
+  config_ = parse_training_config(config, path);
+  data_ = open_data(config_, directory);
+  trainer_.emplace(ModelFormat(config_.model, path), config_.training, data_.batches);
+  if (exists(state_path(directory))) {
+    const auto notes = trainer_->restore(state_path(directory));
+    const auto note = [&](const char* key) {
+      const auto found = notes.find(key);
+      check(found != notes.end(), ErrorCode::format, "'{}': no '{}' in __metadata__", state_path(directory), key);
+      return found->second;
+    };
+    check(note("run") == facts_.dump(), ErrorCode::format,
+          "'{}' is the state of another run than training.json describes", state_path(directory));
+    loss_sum_ = from_bits(note("loss_sum"));
+    loss_count_ = static_cast<Index>(std::stoll(note("loss_count")));
+    truncate_history(history_path(directory), trainer_->step());
+  } else {
+    std::error_code ignored;
+    fs::remove(history_path(directory), ignored);
+    record(nullptr);
+    save();
+  }
+}
+
+TrainingRun::~TrainingRun() {
+  if (lock_ >= 0) close(lock_);
+}
+
+bool TrainingRun::run(const RunLimits& limits, const Listener& listener) {
+  check(limits.save_every >= 1, ErrorCode::usage, "save_every is {}, expected 1 or more", limits.save_every);
+  const auto start = std::chrono::steady_clock::now();
+  const TrainingOptions& options = trainer_->options();
+  const auto limited = [&] {
+    return (limits.until_step && trainer_->step() >= *limits.until_step) ||
+           (limits.minutes > 0.0 && seconds_since(start) >= 60.0 * limits.minutes);
+  };
+  bool saved = true;
+  while (!trainer_->done() && !limited()) {
+    StepReport report;
+    try {
+      throw_if_interrupted();
+      report = trainer_->advance();
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::interrupted) throw;
+      const InterruptShield shield;
+      if (!saved) save();
+      throw Error(ErrorCode::interrupted, fmt::format("interrupted after step {}", trainer_->step()),
+                  fmt::format("'kirchhoff train --resume -o {}' goes on from there", directory_));
+    }
+    const InterruptShield shield;  // what belongs to this step is written with it
+    loss_sum_ += report.loss;
+    ++loss_count_;
+    saved = false;
+    const bool last = trainer_->done();
+    if (last || options.evaluations.at(report.step)) record(&report);
+    const bool checkpoint = last || options.checkpoints.at(report.step);
+    if (checkpoint) write_checkpoint();
+    if (last) finish();
+    if (checkpoint || report.step % limits.save_every == 0) {
+      save();
+      saved = true;
+    }
+    if (listener) listener(report);
+  }
+  if (!saved) save();
+  return trainer_->done();
+}
+
+void TrainingRun::record(const StepReport* report) {
+  HistoryRecord entry{.step = trainer_->step()};
+  if (report != nullptr) {
+    entry.tokens = report->tokens;
+    entry.loss = loss_sum_ / static_cast<double>(loss_count_);
+    entry.learning_rate = report->learning_rate;
+    entry.gradient_norm = report->gradient_norm;
+  }
+  entry.evaluation = evaluate(trainer_->model(), data_.held_out, {.bos = data_.bos});
+  append_history(history_path(directory_), entry);
+  loss_sum_ = 0.0;
+  loss_count_ = 0;
+}
+
+/// The directory appears whole, with its weights: it is made beside its place and renamed. One that is there already
+/// holds the same bits, from before a crash.
+void TrainingRun::write_checkpoint() const {
+  const std::string place = fmt::format("{}/checkpoints/{:08}", directory_, trainer_->step());
+  if (exists(place)) return;
+  const std::string part = place + ".part";
+  std::error_code ignored;
+  fs::remove_all(part, ignored);
+  make_directories(part);
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+    place_file(directory_ + "/" + name, part + "/" + name);
+  trainer_->parameters().write(part);
+  std::error_code error;
+  fs::rename(part, place, error);
+  check(!error, ErrorCode::io, "'{}': cannot be renamed to '{}': {}", part, place, error.message());
+}
+
+void TrainingRun::save() const {
+  trainer_->save(state_path(directory_), {{"run", facts_.dump()},
+                                          {"loss_sum", bits_of(loss_sum_)},
+                                          {"loss_count", std::to_string(loss_count_)}});
+}
+
+void TrainingRun::finish() const {
+  trainer_->parameters().write(directory_);
+  const History history = read_history(history_path(directory_));
+  io::write_whole_file(directory_ + "/README.md", model_card(facts_, trainer_->parameters(), history));
+}
+
+}  // namespace kirchhoff::train
