@@ -30,8 +30,9 @@ TrainedBpe learn(const json& entry) {
 }
 
 std::shared_ptr<const Tokenizer> load(const TrainedBpe& bpe) {
-  return make_tokenizer(tokenizer_json(bpe), "tokenizer.json",
-                        nlohmann::ordered_json::parse(tokenizer_config_json(bpe, 256)));
+  const TokenizerFiles files = tokenizer_files(bpe);
+  return make_tokenizer(files.tokenizer_json, "tokenizer.json",
+                        nlohmann::ordered_json::parse(files.tokenizer_config_json));
 }
 
 TEST(BpeTrainer, LearnsWhatHuggingFaceLearns) {

@@ -10,6 +10,7 @@
 #include "kirchhoff/base/progress.h"
 #include "kirchhoff/base/types.h"
 #include "kirchhoff/text/tokenizer.h"
+#include "kirchhoff/text/tokenizer_files.h"
 
 namespace kirchhoff::text {
 
@@ -57,9 +58,8 @@ class BpeTrainer {
   std::unordered_map<std::string, std::uint64_t> words_;  // raw bytes
 };
 
-/// What Hugging Face's libraries load as the same tokenizer: byte-level BPE whose template puts the first special token
-/// (BOS) before a text, and the names of BOS and EOS, which is the same token.
-std::string tokenizer_json(const TrainedBpe& bpe);
-std::string tokenizer_config_json(const TrainedBpe& bpe, Index context);
+/// The files of that vocabulary: GPT-2's pre-tokenizer, and a template that puts the first special token (BOS, and EOS
+/// too) before a text. Error{usage} if there is no special token.
+TokenizerFiles tokenizer_files(const TrainedBpe& bpe);
 
 }  // namespace kirchhoff::text
