@@ -110,7 +110,7 @@ class Formats(unittest.TestCase):
         self.assertEqual(read(formats.jargon, data)[0],
                          ["acme: The supplier of bizarre, elaborate and quite non-functional gadgetry, for hackers everywhere on earth."])
         data = gzip.compress(b'\nside\n    n 1: a place; "he stood on\n      the side" [syn: {side}, {face}]\nface\n'
-                             b'    n 1: a place; "he stood on\n      the side" [syn: {side}, {face}]\n')
+                             b'    n 1: a place; "he stood on\n      the side" [syn: {side}, {face}]')
         self.assertEqual(sum(read(formats.word_net, data), []), ['face: a place; "he stood on the side"'])
 
     def test_pod(self):
