@@ -88,7 +88,8 @@ void Command::optional_value(const std::string& name, std::string value, std::op
 
 void Command::list(const std::string& names, const std::string& value, std::vector<std::string>& target,
                    const std::string& help) {
-  add({names, value, help, false, false, {}}, [&target](const std::string& text) { target.push_back(text); }, true);
+  add(
+      {names, value, help, false, false, {}}, [&target](const std::string& text) { target.push_back(text); }, true);
 }
 
 void Command::add(OptionSpec spec, Store store, bool repeats) {

@@ -1,12 +1,15 @@
 #include "opened_model.h"
 
+#include <filesystem>  // for exists
+
 #include "kirchhoff/model/tokenizer.h"
 #include "progress_printer.h"
+#include "shipped_model.h"
 
 namespace kirchhoff::cli {
 
 void ModelOptions::declare(Command& command, bool required) {
-  command.argument("MODEL", model, "a model: a directory, a GGUF file, a state dict, or a name in the Hub cache",
+  command.argument("MODEL", model, "a model: a directory, a GGUF file, a state dict, a name in the Hub cache, or attn-only-2l, which ships",
                    required);
   declare_options(command);
 }
@@ -20,7 +23,10 @@ void ModelOptions::declare_options(Command& command) {
 
 OpenedModel open_model(const std::string& argument) {
   OpenedModel opened;
-  opened.files = io::open_model_files(argument);
+  std::error_code ignored;
+  const bool shipped = argument == kShippedModel && !std::filesystem::exists(argument, ignored);
+  opened.files = io::open_model_files(shipped ? shipped_model_directory() : argument);
+  opened.files.argument = argument;
   opened.tokenizer = make_tokenizer(opened.files);
   return opened;
 }

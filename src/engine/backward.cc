@@ -21,6 +21,10 @@ std::vector<std::string> tape_sites(const ModelConfig& c, bool weights, bool edi
   const bool rotary = c.positions == Positions::rotary;
   if (rotary) sites.insert(sites.end(), {Site::rot_q, Site::rot_k});
   if (!rotary || c.qk_norm != QkNorm::none) sites.insert(sites.end(), {Site::q, Site::k});
+  if (c.smeared_keys) {
+    if (rotary && c.qk_norm == QkNorm::none) sites.push_back(Site::k);
+    if (!rotary) sites.push_back(Site::smeared_k);
+  }
   if (c.post_norm) sites.push_back(Site::attn_module);
   if (!c.attn_only) {
     if (!c.parallel) sites.push_back(Site::resid_mid);
@@ -36,7 +40,7 @@ std::vector<std::string> tape_sites(const ModelConfig& c, bool weights, bool edi
   std::vector<std::string> names;
   for (Index layer = 0; layer < c.n_layers; ++layer)
     for (const Site site : sites) names.push_back(site_name(site, layer));
-  names.push_back(site_name(Site::resid_post, c.n_layers - 1));
+  names.push_back(site_name(final_stream(c)));
   names.push_back(site_name(Site::embed_module));
   if (edited && weights) names.push_back(site_name(Site::unembed_in));
   return names;

@@ -79,7 +79,8 @@ class Backward {
   void unembed();
   struct Logits {
     std::vector<Index> rows;  ///< of the batch, ascending
-    BasicTensor<Real> d;      ///< [rows, d_vocab_out]
+    BasicTensor<Real> memory;
+    Rows d;  ///< [rows, d_vocab_out]
   };
   Logits logits_gradient();
   void multiply_unembedding(ConstRows dlogits, Rows dx);
@@ -91,6 +92,7 @@ class Backward {
   void results(Index layer, ConstMatrix W_O);
   void attend(Index layer);
   void rotate_back(Index layer, Rows d);
+  void smear_back(Index layer);
   void normalise_heads(const WeightVector& gain, const std::string& name, ConstRows x, Rows d);
   void normalise_own_keys(Index layer);
   BasicTensor<Real> normed_heads(const WeightVector& gain, ConstRows x) const;

@@ -9,6 +9,7 @@
 #include "kirchhoff/kernels/norm.h"
 #include "kirchhoff/kernels/norm_backward.h"
 #include "kirchhoff/kernels/rotary.h"
+#include "kirchhoff/kernels/smear.h"
 
 namespace kirchhoff::engine {
 namespace {
@@ -63,6 +64,7 @@ void Backward<Real>::attention(Index layer, Rows dnormed) {
     rotate_back(layer, dk_);
     if (dk_of_head_.data != nullptr) rotate_back(layer, dk_of_head_);
   }
+  if (config_.smeared_keys) smear_back(layer);
   if (config_.qk_norm != QkNorm::none) {
     normalise_heads(w.q_norm, name("q_norm"), kept(Site::q, layer), dq_);
     normalise_heads(w.k_norm, name("k_norm"), kept(Site::k, layer), dk_);
@@ -119,13 +121,18 @@ template <class Real>
 void Backward<Real>::attend(Index layer) {
   const auto l = static_cast<std::size_t>(layer);
   const bool rotary = config_.positions == Positions::rotary, own = dk_of_head_.data != nullptr;
-  ConstRows q = kept(rotary ? Site::rot_q : Site::q, layer), k = kept(rotary ? Site::rot_k : Site::k, layer);
+  const bool smeared = config_.smeared_keys, norms = !rotary && config_.qk_norm != QkNorm::none;
+  ConstRows q = kept(rotary ? Site::rot_q : Site::q, layer);
+  ConstRows k = kept(rotary ? Site::rot_k : smeared ? Site::smeared_k : Site::k, layer);
   BasicTensor<Real> normed_q, normed_k;
-  if (!rotary && config_.qk_norm != QkNorm::none) {
-    const LayerWeights& w = layer_weights(layer);
+  const LayerWeights& w = layer_weights(layer);
+  if (norms) {
     normed_q = normed_heads(w.q_norm, q);
+    q = normed_q.template view<2>();
+  }
+  if (norms && !smeared) {
     normed_k = normed_heads(w.k_norm, k);
-    q = normed_q.template view<2>(), k = normed_k.template view<2>();
+    k = normed_k.template view<2>();
   }
   const ConstRows v = kept(Site::v, layer);
   std::vector<kernels::AttentionBackwardProblem<Real>> problems;
@@ -172,6 +179,29 @@ void Backward<Real>::rotate_back(Index layer, Rows d) {
       .sin = sin_[table].template view<2>(),
       .pairs = config_.rotary_adjacent ? kernels::RotaryPairs::adjacent : kernels::RotaryPairs::half,
       .back = true});
+}
+
+/// From the gradient of the smeared keys to that of the keys by themselves, and to their alphas'.
+template <class Real>
+void Backward<Real>::smear_back(Index layer) {
+  pass(Site::smeared_k, layer, dk_);
+  const LayerWeights& w = layer_weights(layer);
+  const bool norms = config_.qk_norm != QkNorm::none;
+  const BasicTensor<Real> normed = norms ? normed_heads(w.k_norm, kept(Site::k, layer)) : BasicTensor<Real>();
+  const ConstRows k = norms ? normed.template view<2>() : kept(Site::k, layer);
+  std::vector<Index> lengths;
+  for (Index s = 0; s < layout_.batch(); ++s) lengths.push_back(layout_.length(s));
+  kernels::SmearBackwardProblem<Real> problem{.x = by_head(k, config_.d_head),
+                                              .d = by_head(dk_, config_.d_head),
+                                              .lengths = lengths,
+                                              .alpha = values<Real>(w.smear),
+                                              .alphas = config_.n_kv_heads,
+                                              .dalpha = vector_gradient(in_block(layer, "smear"), w.smear)};
+  kernels::smear_backward(problem);
+  if (dk_of_head_.data == nullptr) return;
+  problem.d = by_head(dk_of_head_, config_.d_head);
+  problem.dalpha = nullptr;
+  kernels::smear_backward(problem);
 }
 
 /// The RMS norm of each head, or of all heads together, in place.

@@ -52,7 +52,9 @@ void BranchPlan::find_what_reaches(const BatchLayout& base) {
       }
       const std::vector<std::uint8_t>& above = reach(layer + 1, b);
       for (Index t = 0; t < base.length(b); ++t) {
-        const Range queries = seen_from(t, base.length(b), layer);
+        Range queries = seen_from(t, base.length(b), layer);
+        if (config_.smeared_keys && t + 1 < base.length(b))
+          queries.end = seen_from(t + 1, base.length(b), layer).end;  // which see t's key in the next
         here[static_cast<std::size_t>(t)] =
             std::find(above.begin() + queries.begin, above.begin() + queries.end, 1) != above.begin() + queries.end;
       }
@@ -77,12 +79,14 @@ bool BranchPlan::joins(Index layer, Entry entry) const { return !joins_at(layer,
 
 BatchLayout BranchPlan::joined(const BatchLayout& rows, Index layer, Entry entry) const {
   const bool all_at_once = config_.parallel && entry == Entry::stream;
-  if (!joins(layer, entry) && !all_at_once) return rows;
+  const bool smears = config_.smeared_keys && entry == Entry::stream;
+  if (!joins(layer, entry) && !all_at_once && !smears) return rows;
   std::vector<Positions> positions = positions_of(rows);
   for (const Join& join : joins_at(layer, entry)) {
     Positions& own = positions[static_cast<std::size_t>(join.sequence)];
     own = united(own, join.positions);
   }
+  for (Index s = 0; smears && s < whole_.batch(); ++s) add_smeared(positions[static_cast<std::size_t>(s)], s, layer);
   if (all_at_once) {
     for (Index s = 0; s < whole_.batch(); ++s) {
       Positions& own = positions[static_cast<std::size_t>(s)];
@@ -184,6 +188,14 @@ BranchPlan::Range BranchPlan::seen_from(Index position, Index length, Index laye
   const Index window = config_.window_of_layer[static_cast<std::size_t>(layer)];
   const Index begin = config_.causal ? position : window > 0 ? std::max<Index>(0, position - window + 1) : 0;
   return {begin, window > 0 ? std::min(length, position + window) : length};
+}
+
+void BranchPlan::add_smeared(Positions& positions, Index sequence, Index layer) const {
+  Positions next;
+  for (const Index position : positions)
+    if (position + 1 < whole_.length(sequence)) next.push_back(position + 1);
+  keep_what_reaches(next, sequence, layer);
+  positions = united(positions, next);
 }
 
 BranchPlan::Positions BranchPlan::spread(const Positions& keys, Index sequence, Index layer) const {

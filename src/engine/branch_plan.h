@@ -29,8 +29,8 @@ struct Join {
 
 /// Which rows a resumed run has where. A sequence is one variant of one sequence of the base, first all variants of the
 /// base's first one. Its rows follow from what joins (its interventions), from how attention spreads a change (to every
-/// query that sees a changed key), and from which positions reach the logits that are asked for. The plan knows
-/// positions alone, so it also tells the cost of a run that is not made.
+/// query that sees a changed key; smeared keys change with the key before them), and from which positions reach the
+/// logits that are asked for. The plan knows positions alone, so it also tells the cost of a run that is not made.
 class BranchPlan {
  public:
   /// `base`: the base's sequences; variants: how many there are of each. wanted[b]: the positions of base sequence b
@@ -76,6 +76,8 @@ class BranchPlan {
 
  private:
   using Positions = std::vector<Index>;
+  /// With smeared keys: `positions` and those behind them, whose keys change with theirs, as far as that reaches.
+  void add_smeared(Positions& positions, Index sequence, Index layer) const;
   /// Queries that see one of `keys`.
   Positions spread(const Positions& keys, Index sequence, Index layer) const;
   void find_what_reaches(const BatchLayout& base);

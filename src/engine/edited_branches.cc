@@ -106,11 +106,12 @@ bool Forward<Real>::edges_read_attention(Index layer) const {
 }
 
 /// Whether what variants change between the stream entering a layer and its queries is that stream alone: then rows
-/// that it left as they were have nothing to come. (Parallel blocks have rows that only their MLP changes.)
+/// that it left as they were have nothing to come. (Parallel blocks have rows that only their MLP changes, smeared keys
+/// change behind a row that does.)
 template <class Real>
 bool Forward<Real>::only_stream_is_edited(Index layer) const {
   const VariantEditors<Real>& editors = branches_->editors;
-  if (config_.parallel || editors.wants(Site::pos_embed, 0)) return false;
+  if (config_.parallel || config_.smeared_keys || editors.wants(Site::pos_embed, 0)) return false;
   for (Index i = 0; i < kSiteCount; ++i) {
     const Site site{static_cast<std::uint8_t>(i)};
     if (entry_of(site) == Entry::stream && site != Site::resid_pre && editors.wants(site, layer)) return false;

@@ -88,6 +88,7 @@ void Forward<Real>::place_rotations() {
 /// logits = softcap(scale * (final_norm(x) W_U + b_U)), at the positions that were asked for.
 template <class Real>
 void Forward<Real>::unembed() {
+  if (config_.n_layers == 0) pass(Site::resid_final, 0, x_);
   if (kept_ != nullptr) kept_->stream.push_back(copy_of<Real>(x_));
   const bool wants_out = capture_.wants(Site::unembed_out);
   if (!resumed() && options_.logits == LogitPositions::none && !wants_out && !capture_.wants(Site::final_scale) &&

@@ -96,6 +96,7 @@ std::vector<typename Forward<Real>::Part> Forward<Real>::workspace_parts(const M
                           {&Forward::q_, n, q_width},
                           {&Forward::z_, n, q_width}};
   if (!cached) parts.insert(parts.end(), {{&Forward::k_, n, k_width}, {&Forward::v_, n, k_width}});
+  if (c.smeared_keys && !cached) parts.push_back({&Forward::unsmeared_k_, n, k_width});
   if (c.positions == Positions::learned || c.positions == Positions::shortformer)
     parts.push_back({&Forward::pos_, n, d});
   if (c.positions == Positions::shortformer) parts.push_back({&Forward::shifted_, n, d});

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>         // for lower_bound
 #include <functional>        // for function
 #include <initializer_list>  // for initializer_list
 #include <optional>          // for optional
@@ -133,6 +134,8 @@ class Forward {
   ConstRows read_edited_mlp_input(Index layer, ConstRows attention_input, Rows stream);
   ConstRows with_positions(Index layer, ConstRows in);
   void normalise_heads(const WeightVector& gain, Rows x);
+  void smear(Index layer, Rows k);
+  const Real* key_before(Index layer, Index sequence, Index row) const;
   void rotate(Index layer, Rows x, RowMap rows = {});
   void record_results(Index layer, ConstMatrix W_O);
   KeysValues keys_values(Index layer);
@@ -218,13 +221,18 @@ class Forward {
     bool keys = false;
     Index head = 0;
     std::vector<Index> rows;
-    BasicTensor<Real> values;  // [rows, G dh]: the whole row, because a norm may be over all of it
+    BasicTensor<Real> values{};  // [rows, G dh]: the whole row, because a norm may be over all of it
     Rows view() { return values.template view<2>(); }
+    Real* row_of(Index row) {  // of the batch, one of `rows`
+      return view().row(std::lower_bound(rows.begin(), rows.end(), row) - rows.begin()).data();
+    }
   };
   bool edits_head_inputs(Index layer) const;
   std::vector<HeadCopy> edit_head_inputs(Index layer, const std::vector<ConstMatrix>& W, Rows q, Rows k, Rows v);
   HeadInput head_input(Index layer, Site site, Index head, Index query_head);
   BasicTensor<Real> project_head(Index layer, Site site, Index head, HeadInput& input, ConstMatrix W);
+  std::vector<Index> with_next_keys(const std::vector<Index>& rows) const;
+  void smear_copy(Index layer, HeadCopy& copy) const;
   void finish_copies(Index layer, std::vector<HeadCopy>& copies);
   KeysValues with_copies(const std::vector<HeadCopy>& copies, ConstRows group_k, ConstRows group_v,
                          BasicTensor<Real>& storage) const;
@@ -253,6 +261,7 @@ class Forward {
   Rows normed_, normed_mlp_;     // [N, d_model]: what attention and MLP read
   Rows pos_, shifted_;           // [N, d_model]: position embeddings; shortformer's input of q and k
   Rows q_, k_, v_, z_;           // [N, H dh], [N, G dh] twice, [N, H dh]
+  Rows unsmeared_k_;             // [N, G dh]: smeared keys as they were before
   Rows pre_, linear_;            // [up to kMlpRows, d_mlp]
   BasicTensor<Real> mlp_rows_;   // of a resumed run with parallel blocks: what the MLP reads of the rows that are left
   BasicTensor<Real> mlp_stream_, mlp_normed_;  // [N, d_model]: the MLP's own input and its norm, where they are edited

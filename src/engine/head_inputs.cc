@@ -1,9 +1,10 @@
-#include <algorithm>  // for copy, copy_n, equal, sort, unique
+#include <algorithm>  // for copy, copy_n, equal, lower_bound, sort, unique
 
 #include "engine/forward.h"
 #include "engine/head_views.h"
 #include "kirchhoff/kernels/embedding.h"
 #include "kirchhoff/kernels/gemm.h"
+#include "kirchhoff/kernels/smear.h"
 
 namespace kirchhoff::engine {
 
@@ -42,10 +43,11 @@ std::vector<typename Forward<Real>::HeadCopy> Forward<Real>::edit_head_inputs(In
       const Site site = keys ? Site::k_input : Site::v_input;
       HeadInput input = head_input(layer, site, g, h);
       if (input.rows.empty()) continue;
-      HeadCopy copy{keys, h, input.rows, gather_rows(keys ? k : v, input.rows)};
+      HeadCopy copy{keys, h, keys ? with_next_keys(input.rows) : input.rows};
+      copy.values = gather_rows(keys ? k : v, copy.rows);
       const BasicTensor<Real> projected = project_head(layer, site, g, input, W[keys ? 1 : 2]);
-      for (Index i = 0; i < projected.dim(0); ++i)
-        std::copy_n(projected.data() + i * dh, dh, copy.view().row(i).data() + g * dh);
+      for (std::size_t i = 0; i < input.rows.size(); ++i)
+        std::copy_n(projected.data() + static_cast<Index>(i) * dh, dh, copy.row_of(input.rows[i]) + g * dh);
       copies.push_back(std::move(copy));
     }
   return copies;
@@ -140,6 +142,37 @@ BasicTensor<Real> Forward<Real>::project_head(Index layer, Site site, Index head
   return out;
 }
 
+/// With smeared keys: the rows, and those behind them, whose keys change with theirs.
+template <class Real>
+std::vector<Index> Forward<Real>::with_next_keys(const std::vector<Index>& rows) const {
+  std::vector<Index> all = rows;
+  for (const Index row : rows) {
+    const Index s = layout_.sequence_of(row), next = layout_.find_row(s, layout_.token_of(s, row) + 1);
+    if (config_.smeared_keys && next >= 0) all.push_back(next);
+  }
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+/// Smears the keys of a copy: the key before is the copy's own where it has that row, else its group's.
+template <class Real>
+void Forward<Real>::smear_copy(Index layer, HeadCopy& copy) const {
+  const BasicTensor<Real> unsmeared = copy.values.clone();
+  std::vector<const Real*> previous;
+  for (std::size_t i = 0; i < copy.rows.size(); ++i) {
+    const Index row = copy.rows[i], s = layout_.sequence_of(row), token = layout_.token_of(s, row);
+    const bool own = i > 0 && token > 0 && copy.rows[i - 1] == layout_.find_row(s, token - 1);
+    previous.push_back(own ? unsmeared.data() + static_cast<Index>(i - 1) * unsmeared.dim(1)
+                           : key_before(layer, s, row));
+  }
+  const WeightVector& alpha = model_.weights.layers[static_cast<std::size_t>(layer)].smear;
+  kernels::smear(kernels::SmearProblem<Real>{.x = by_head(unsmeared.template view<2>(), config_.d_head),
+                                             .out = by_head(copy.view(), config_.d_head),
+                                             .previous = previous,
+                                             .alpha = values<Real>(alpha)});
+}
+
 /// What happens to keys and values between their projection and the attention, for the copies.
 template <class Real>
 void Forward<Real>::finish_copies(Index layer, std::vector<HeadCopy>& copies) {
@@ -149,6 +182,10 @@ void Forward<Real>::finish_copies(Index layer, std::vector<HeadCopy>& copies) {
     edit(copy.keys ? Site::k : Site::v, layer, copy.view(), map);
     if (!copy.keys) continue;
     if (config_.qk_norm != QkNorm::none) normalise_heads(w.k_norm, copy.view());
+    if (config_.smeared_keys) {
+      smear_copy(layer, copy);
+      edit(Site::smeared_k, layer, copy.view(), map);
+    }
     if (config_.positions != Positions::rotary) continue;
     rotate(layer, copy.view(), map);
     edit(Site::rot_k, layer, copy.view(), map);

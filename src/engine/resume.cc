@@ -44,7 +44,7 @@ void Forward<Real>::now_at(const BatchLayout& layout) {
 template <class Real>
 void Forward<Real>::set_layout(const BatchLayout& layout) {
   now_at(layout);
-  for (Rows* rows : {&x_, &out_, &normed_, &normed_mlp_, &pos_, &shifted_, &q_, &k_, &v_, &z_})
+  for (Rows* rows : {&x_, &out_, &normed_, &normed_mlp_, &pos_, &shifted_, &q_, &k_, &v_, &z_, &unsmeared_k_})
     if (rows->data != nullptr) rows->dim[0] = layout_.rows();
 }
 

@@ -36,6 +36,7 @@ string_view if_post_norm2(const ModelConfig& c) { return c.attn_only ? if_mlp(c)
 string_view if_shortformer(const ModelConfig& c) {
   return c.positions == Positions::shortformer ? "" : "only shortformer models add positions to the input of q and k";
 }
+string_view if_smeared(const ModelConfig& c) { return c.smeared_keys ? "" : "the model's keys are not smeared"; }
 string_view if_rotary(const ModelConfig& c) {
   return c.positions == Positions::rotary ? "" : "the model has no rotary positions";
 }
@@ -50,6 +51,9 @@ string_view if_gated(const ModelConfig& c) {
 string_view if_solu_ln(const ModelConfig& c) {
   if (c.attn_only) return if_mlp(c);
   return c.activation == Activation::solu_ln ? "" : "only MLPs with the activation solu_ln have a norm inside";
+}
+string_view if_no_layers(const ModelConfig& c) {
+  return c.n_layers == 0 ? "" : "only a model without blocks has it: take the last hook_resid_post";
 }
 string_view if_final_norm(const ModelConfig& c) {
   return c.final_norm && c.norm != NormKind::none ? "" : "the model has no final norm";
@@ -75,8 +79,9 @@ constexpr SiteInfo kSites[] = {
   {Site::q, "blocks.L.attn.hook_q", {kPos, kHead, kDHead}, "queries with bias, before q/k norm and rotation", present},
   {Site::k, "blocks.L.attn.hook_k", {kPos, kKvHead, kDHead}, "keys with bias, before q/k norm and rotation", present},
   {Site::v, "blocks.L.attn.hook_v", {kPos, kKvHead, kDHead}, "values with bias", present},
+  {Site::smeared_k, "blocks.L.attn.hook_smeared_k", {kPos, kKvHead, kDHead}, "keys after q/k norm and smearing with the key before, before rotation", if_smeared},
   {Site::rot_q, "blocks.L.attn.hook_rot_q", {kPos, kHead, kDHead}, "queries after q/k norm and rotation", if_rotary},
-  {Site::rot_k, "blocks.L.attn.hook_rot_k", {kPos, kKvHead, kDHead}, "keys after q/k norm and rotation", if_rotary},
+  {Site::rot_k, "blocks.L.attn.hook_rot_k", {kPos, kKvHead, kDHead}, "keys after q/k norm, smearing and rotation", if_rotary},
   {Site::attn_scores, "blocks.L.attn.hook_attn_scores", {kHead, kQuery, kKey}, "scores after scale, soft-cap, ALiBi and mask (hidden keys: -inf)", present},
   {Site::pattern, "blocks.L.attn.hook_pattern", {kHead, kQuery, kKey}, "attention probabilities", present},
   {Site::z, "blocks.L.attn.hook_z", {kPos, kHead, kDHead}, "values weighted by the pattern: what W_O reads", present},
@@ -100,6 +105,7 @@ constexpr SiteInfo kSites[] = {
   {Site::ln2_post_normalized, "blocks.L.ln2_post.hook_normalized", {kPos, kDModel}, "normalised MLP output, before gain and bias", if_post_norm2},
   {Site::mlp_out, "blocks.L.hook_mlp_out", {kPos, kDModel}, "what the MLP adds to the stream, after a post-norm if there is one", if_mlp},
   {Site::resid_post, "blocks.L.hook_resid_post", {kPos, kDModel}, "residual stream at the output of the block", present},
+  {Site::resid_final, "hook_resid_final", {kPos, kDModel}, "the stream as it is read out in a model without blocks", if_no_layers},
   {Site::final_scale, "ln_final.hook_scale", {kPos, kOne}, "divisor of the final norm", if_final_norm},
   {Site::final_normalized, "ln_final.hook_normalized", {kPos, kDModel}, "normalised final stream, before gain and bias", if_final_norm},
   {Site::unembed_in, "unembed.hook_in", {kPos, kDModel}, "what W_U reads: after the final norm with gain and bias", present},
@@ -165,8 +171,8 @@ std::string expand_shorthand(string_view text) {
 [[noreturn]] void fail_unknown(const ModelConfig& config, const std::vector<SiteRef>& sites, string_view pattern,
                                const std::string& name) {
   if (const std::optional<SiteRef> ref = parse(name); ref && ref->layer >= config.n_layers)
-    fail(ErrorCode::usage, "site '{}': there is no layer {}, the model has layers 0 to {}", pattern, ref->layer,
-         config.n_layers - 1);
+    fail(ErrorCode::usage, "site '{}': there is no layer {}, the model has {}", pattern, ref->layer,
+         config.n_layers == 0 ? "none" : fmt::format("layers 0 to {}", config.n_layers - 1));
   for (const SiteInfo& s : kSites) {
     if (s.absent(config).empty()) continue;
     for (Index layer = 0; layer < (s.per_layer() ? config.n_layers : 1); ++layer)

@@ -10,6 +10,7 @@
 #include "kirchhoff/kernels/gemm.h"
 #include "kirchhoff/kernels/norm.h"
 #include "kirchhoff/kernels/rotary.h"
+#include "kirchhoff/kernels/smear.h"
 
 namespace kirchhoff::engine {
 
@@ -40,7 +41,7 @@ void Forward<Real>::attention(Index layer, ConstRows in) {
     if (edits_head_inputs(layer)) copies = edit_head_inputs(layer, W, q, k, v);
   }
 
-  // 2. q/k norm and rotation, in place.
+  // 2. q/k norm, smearing and rotation, in place.
   now_at(rows.queries);
   pass(Site::q, layer, q);
   if (config_.qk_norm != QkNorm::none) normalise_heads(w.q_norm, q);
@@ -53,6 +54,7 @@ void Forward<Real>::attention(Index layer, ConstRows in) {
   pass(Site::k, layer, k);
   pass(Site::v, layer, v);
   if (config_.qk_norm != QkNorm::none) normalise_heads(w.k_norm, k);
+  if (config_.smeared_keys) smear(layer, k);
   if (config_.positions == Positions::rotary) {
     if (resumed()) place_rotations();
     rotate(layer, k);
@@ -263,6 +265,42 @@ void Forward<Real>::normalise_heads(const WeightVector& gain, Rows x) {
   norm(NormKind::rms, gain, WeightVector(), seen, seen);
 }
 
+/// k(j) = s k(j) + (1 - s) k(j - 1) in each sequence, s = sigmoid(smear): in place, unsmeared_k_ keeping what was
+/// there.
+template <class Real>
+void Forward<Real>::smear(Index layer, Rows k) {
+  if constexpr (std::is_same_v<Real, float>)
+    if (options_.cache != nullptr)
+      unsmeared_k_ = options_.cache->unsmeared_keys(layer, layout_.past() + k.dim[0]).rows(layout_.past(), k.dim[0]);
+  std::copy_n(k.data, k.size(), unsmeared_k_.data);
+  if (kept_ != nullptr) kept_->unsmeared_k.push_back(copy_of<Real>(unsmeared_k_));
+  std::vector<const Real*> previous;
+  previous.reserve(static_cast<std::size_t>(k.dim[0]));
+  for (Index s = 0; s < layout_.batch(); ++s)
+    for (Index row = layout_.first_row(s); row < layout_.first_row(s + 1); ++row)
+      previous.push_back(key_before(layer, s, row));
+  const WeightVector& alpha = model_.weights.layers[static_cast<std::size_t>(layer)].smear;
+  kernels::smear(kernels::SmearProblem<Real>{.x = by_head(ConstRows(unsmeared_k_), config_.d_head),
+                                             .out = by_head(k, config_.d_head),
+                                             .previous = previous,
+                                             .alpha = values<Real>(alpha)});
+  pass(Site::smeared_k, layer, k);
+}
+
+/// The unsmeared key before that of a row: this run's, the cache's, or, where a resumed run has no such row, the
+/// base's. Null at the beginning of a sequence.
+template <class Real>
+const Real* Forward<Real>::key_before(Index layer, Index sequence, Index row) const {
+  const Index token = layout_.token_of(sequence, row), width = unsmeared_k_.dim[1];
+  if (token > 0) {
+    const Index before = layout_.find_row(sequence, token - 1);
+    if (before >= 0) return unsmeared_k_.data + before * width;
+    const Index base_row = branches_->base.layout.first_row(branches_->plan.base_of(sequence)) + token - 1;
+    return branches_->base.unsmeared_k[static_cast<std::size_t>(layer)].data() + base_row * width;
+  }
+  return layout_.past() == 0 ? nullptr : unsmeared_k_.data - width;  // the last of those that the cache holds
+}
+
 template <class Real>
 void Forward<Real>::rotate(Index layer, Rows x, RowMap rows) {
   const Index table = config_.rotary_table_of_layer[static_cast<std::size_t>(layer)];
@@ -316,6 +354,8 @@ template void Forward<float>::mlp(Index, ConstRows);
 template void Forward<double>::mlp(Index, ConstRows);
 template void Forward<float>::normalise_heads(const WeightVector&, Rows);
 template void Forward<double>::normalise_heads(const WeightVector&, Rows);
+template const float* Forward<float>::key_before(Index, Index, Index) const;
+template const double* Forward<double>::key_before(Index, Index, Index) const;
 template void Forward<float>::rotate(Index, Rows, RowMap);
 template void Forward<double>::rotate(Index, Rows, RowMap);
 template View<const float, 2> Forward<float>::read_mlp_input(Index, ConstRows);

@@ -26,6 +26,7 @@ Entry entry_of(Site site) {
     case Site::q:
     case Site::k:
     case Site::v:
+    case Site::smeared_k:
     case Site::rot_q:
     case Site::rot_k:
       return Entry::stream;
@@ -56,6 +57,7 @@ Entry entry_of(Site site) {
     case Site::mlp_out:
       return Entry::mid;
     case Site::resid_post:
+    case Site::resid_final:
       return Entry::post;
     case Site::final_scale:
     case Site::final_normalized:

@@ -51,7 +51,7 @@ void validate_positions(const ModelConfig& c) {
 }  // namespace
 
 void ModelConfig::validate() const {
-  in_range("n_layers", n_layers, 1, 4096);
+  in_range("n_layers", n_layers, 0, 4096);
   in_range("d_model", d_model, 1, Index{1} << 20);
   in_range("n_heads", n_heads, 1, Index{1} << 20);
   in_range("n_kv_heads", n_kv_heads, 1, n_heads);

@@ -54,6 +54,7 @@ std::string attention(const ModelConfig& c) {
   if (windowed > 0) text += fmt::format(", window of {} in {} of {} layers", window, windowed, c.n_layers);
   if (c.qk_norm == QkNorm::per_head) text += ", q and k normalised per head";
   if (c.qk_norm == QkNorm::full_width) text += ", q and k normalised over their full width";
+  if (c.smeared_keys) text += ", keys smeared with the key before";
   if (c.attn_softcap > 0) text += fmt::format(", scores capped at {}", c.attn_softcap);
   return text;
 }

@@ -81,6 +81,7 @@ LayerWeights random_layer(const ModelConfig& c, const RandomModelOptions& option
     layer.q_norm = fill.vector(per_head ? c.d_head : q_width, 1.0, 0.1);
     layer.k_norm = fill.vector(per_head ? c.d_head : kv_width, 1.0, 0.1);
   }
+  if (c.smeared_keys) layer.smear = fill.vector(c.n_kv_heads, 0.0, 1.0);
   if (c.attn_only) return layer;
   layer.W_in = fill.matrix(c.d_mlp, c.d_model, fan_in(c.d_model));
   layer.b_in = bias(c.d_mlp);

@@ -214,6 +214,18 @@ std::vector<NamedShape> capability_shapes() {
     c.norm = NormKind::none;
     c.final_norm = false;
   });
+  add("attn-only-smeared", gpt2(mha), [](ModelConfig& c) {
+    c.attn_only = true;
+    c.positions = Positions::shortformer;
+    c.smeared_keys = true;
+  });
+  // Everything that a smeared key can meet on its way to the scores.
+  add("smeared-rotary", llama(gqa, 500.0), [](ModelConfig& c) {
+    c.qk_norm = QkNorm::per_head;
+    c.window_of_layer = {0, 4, 0};
+    c.smeared_keys = true;
+  });
+  add("no-positions", gpt2(mha), [](ModelConfig& c) { c.positions = Positions::none; });
   add("solu_ln", gpt2(mha), [](ModelConfig& c) { c.activation = Activation::solu_ln; });
   add("tracr", gpt2(mha), [](ModelConfig& c) {
     c.causal = false;

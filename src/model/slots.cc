@@ -37,6 +37,7 @@ const Slot kSlots[] = {
     {"b_O", "m", true, nullptr, [](W w, L l) -> Vector_ { return &at(w, l).b_O; }},
     {"q_norm", "(h d)", true, nullptr, [](W w, L l) -> Vector_ { return &at(w, l).q_norm; }},
     {"k_norm", "(g d)", true, nullptr, [](W w, L l) -> Vector_ { return &at(w, l).k_norm; }},
+    {"smear", "g", true, nullptr, [](W w, L l) -> Vector_ { return &at(w, l).smear; }},
     {"W_in", "f m", true, [](W w, L l) -> Matrix_ { return &at(w, l).W_in; }, nullptr},
     {"W_gate", "f m", true, [](W w, L l) -> Matrix_ { return &at(w, l).W_gate; }, nullptr},
     {"W_out", "m f", true, [](W w, L l) -> Matrix_ { return &at(w, l).W_out; }, nullptr},
@@ -79,6 +80,7 @@ void check_complete(const Model& model) {
     need(layer.W_out.present(), !c.attn_only, "W_out", where);
     need(layer.W_gate.present(), !c.attn_only && c.gated_mlp, "W_gate", where);
     need(layer.q_norm.present() && layer.k_norm.present(), c.qk_norm != QkNorm::none, "q_norm and k_norm", where);
+    need(layer.smear.present(), c.smeared_keys, "smear", where);
   }
 }
 

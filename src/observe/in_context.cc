@@ -12,6 +12,12 @@ namespace {
 /// The loss of a token of a window.
 double loss_at(const std::vector<double>& window, Index token) { return window[static_cast<std::size_t>(token - 1)]; }
 
+double mean_over(const std::vector<double>& window, const PositionBand& band) {
+  double sum = 0.0;
+  for (Index token = band.from; token < band.to; ++token) sum += loss_at(window, token);
+  return sum / static_cast<double>(band.to - band.from);
+}
+
 }  // namespace
 
 IclScore icl_score(std::span<const std::vector<double>> losses, Index late, Index early) {
@@ -35,6 +41,34 @@ IclScore icl_score(std::span<const std::vector<double>> losses, Index late, Inde
   result.score = score.mean();
   result.late_loss = at_late.mean();
   result.early_loss = at_early.mean();
+  return result;
+}
+
+IclBands icl_bands(Index context) {
+  check(context >= 32, ErrorCode::usage, "an in-context learning score needs windows of at least 32 tokens, not {}",
+        context);
+  return {{context / 16, context / 8}, {context - context / 8, context}};
+}
+
+BandedIclScore icl_score(std::span<const std::vector<double>> losses, const IclBands& bands) {
+  const auto& [early, late] = bands;
+  check(early.from >= 1 && early.from < early.to && early.to <= late.from && late.from < late.to, ErrorCode::usage,
+        "bands of tokens [{}, {}) and [{}, {}): the first lies before the second, and nothing predicts token 0",
+        early.from, early.to, late.from, late.to);
+  BandedIclScore result{.early = early, .late = late, .score = {}};
+  WindowMean score, at_early, at_late;
+  for (const std::vector<double>& window : losses) {
+    if (static_cast<Index>(window.size()) + 1 < late.to) continue;
+    const double before = mean_over(window, early), after = mean_over(window, late);
+    ++result.windows;
+    score.add(after - before, 1);
+    at_early.add(before, 1);
+    at_late.add(after, 1);
+  }
+  check(result.windows > 0, ErrorCode::usage, "no window has {} tokens", late.to);
+  result.score = score.mean();
+  result.early_loss = at_early.mean().value;
+  result.late_loss = at_late.mean().value;
   return result;
 }
 
@@ -65,12 +99,19 @@ std::vector<PositionBin> loss_by_context(std::span<const PositionLoss> positions
     const auto to = std::min(end, static_cast<Index>(std::ceil(std::pow(2.0, static_cast<double>(half + 1) / 2.0))));
     if (to <= from) continue;
     PositionBin bin{from, to};
-    for (Index p = from; p < to; ++p) {
+    for (Index p = from; p < to; ++p)
       bin.loss += positions[static_cast<std::size_t>(p - 1)].loss.value / static_cast<double>(to - from);
-      bin.log_position += std::log(static_cast<double>(p)) / static_cast<double>(to - from);
-    }
     bins.push_back(bin);
     from = to;
+  }
+  return with_slopes(std::move(bins));
+}
+
+std::vector<PositionBin> with_slopes(std::vector<PositionBin> bins) {
+  for (PositionBin& bin : bins) {
+    bin.log_position = 0.0;
+    for (Index p = bin.from; p < bin.to; ++p)
+      bin.log_position += std::log(static_cast<double>(p)) / static_cast<double>(bin.to - bin.from);
   }
   for (std::size_t i = 0; i + 1 < bins.size(); ++i)
     bins[i].slope = (bins[i + 1].loss - bins[i].loss) / (bins[i + 1].log_position - bins[i].log_position);

@@ -34,7 +34,8 @@ std::vector<State> states_of(const ModelConfig& config, bool mid) {
     states.push_back({fmt::format("{}_pre", layer), Site::resid_pre, layer});
     if (mid && has_mid(config)) states.push_back({fmt::format("{}_mid", layer), Site::resid_mid, layer});
   }
-  states.push_back({"final_post", Site::resid_post, config.n_layers - 1});
+  const SiteRef last = final_stream(config);
+  states.push_back({"final_post", last.site, last.layer});
   return states;
 }
 

@@ -29,7 +29,7 @@ PathExpansion expand(const Model& model, const BasicTrace<Real>& trace, PathExpa
 
 /// The site of the stream that enters a layer (n_layers: behind the last).
 inline SiteRef stream_entering(const ModelConfig& config, Index layer) {
-  return layer < config.n_layers ? SiteRef{Site::resid_pre, layer} : SiteRef{Site::resid_post, config.n_layers - 1};
+  return layer < config.n_layers ? SiteRef{Site::resid_pre, layer} : final_stream(config);
 }
 
 }  // namespace kirchhoff::observe

@@ -31,7 +31,7 @@ std::vector<std::string> path_sites(const ModelConfig& config, MlpPaths mlp) {
   std::vector<std::string> sites = sites_of_nodes(config, config.n_layers, mlp);
   if (config.final_norm && config.norm != NormKind::none) sites.push_back(site_name(Site::final_scale));
   if (config.logit_softcap > 0.0) sites.push_back(site_name(Site::unembed_out));
-  sites.push_back(site_name(Site::resid_post, config.n_layers - 1));
+  sites.push_back(site_name(final_stream(config)));
   return sites;
 }
 
@@ -52,9 +52,10 @@ PathExpansion expand_paths(const Model& model, const BasicTrace<Real>& trace, co
   result.own = own.value;
   result.soft_capped = own.soft_capped;
   LogitDirection u = logit_direction(model, trace, result.target);
-  Root<Real> root{.stage = 2 * config.n_layers,
-                  .stream = at_position(trace, Site::resid_post, config.n_layers - 1, result.target.pos),
-                  .direction = std::move(u.stream)};
+  Root<Real> root{
+      .stage = 2 * config.n_layers,
+      .stream = at_position(trace, final_stream(config).site, final_stream(config).layer, result.target.pos),
+      .direction = std::move(u.stream)};
   if (model.weights.ln_final.b.present() && config.final_norm) root.constants.emplace_back("ln_final.b", u.norm_bias);
   if (model.weights.b_U.present()) root.constants.emplace_back("unembed.b", u.unembed_bias);
   return expand(model, trace, std::move(result), root, options);

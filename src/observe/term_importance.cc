@@ -79,13 +79,13 @@ class TermMeter {
     const Index count = static_cast<Index>(windows_.size());
     length_ = static_cast<Index>(batch.front().size());
     RunOptions options{.capture = GradedStreams<Real>::sites(config_), .logits = LogitPositions::none};
-    options.capture.push_back(site_name(Site::resid_post, config_.n_layers - 1));
+    options.capture.push_back(site_name(final_stream(config_)));
     options.capture.push_back(site_name(Site::unembed_in));
     const BasicTrace<Real> trace = run_windows(model_, batch, options, Real{});
     GradedStreams<Real> streams(model_, trace, top_, options_.norms == TermNorms::recomputed);
     streams.sweep();
     report(options_.progress, "terms", first, count);
-    close(streams.stream(slots_ - 1), trace.at(site_name(Site::resid_post, config_.n_layers - 1)));
+    close(streams.stream(slots_ - 1), trace.at(site_name(final_stream(config_))));
 
     const Index rows = static_cast<Index>(batch.size()) * length_;
     const View<const Real, 2> read(trace.at(site_name(Site::unembed_in)).data(), {rows, config_.d_model});

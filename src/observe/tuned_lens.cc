@@ -93,7 +93,7 @@ std::vector<LensRow> tuned_lens(const Model& model, const BasicTrace<Real>& trac
       return sum;
     });
   }
-  put(Site::resid_post, config.n_layers - 1, [](Index, std::span<const Real>) { return 0.0; });
+  put(final_stream(config).site, final_stream(config).layer, [](Index, std::span<const Real>) { return 0.0; });
   LensOptions at = options;
   at.pos = 0;
   return logit_lens(model, translated, at);

@@ -32,7 +32,8 @@ std::string data_lines(const Json& data) {
 }
 
 std::string loss_lines(const History& history) {
-  std::string text = "| step | tokens | training loss | held-out loss | ICL score |\n| ---: | ---: | ---: | ---: | ---: |\n";
+  std::string text =
+      "| step | tokens | training loss | held-out loss | ICL score |\n| ---: | ---: | ---: | ---: | ---: |\n";
   const auto number = [](const std::optional<double>& value) { return value ? fmt::format("{:.3f}", *value) : "–"; };
   // The first, the last, and about eight between them.
   const std::size_t count = history.records.size(), stride = std::max<std::size_t>(1, count / 8);
@@ -84,8 +85,9 @@ std::string model_card(const Json& facts, const Parameters& parameters, const Hi
   if (const Index epoch = data.value("epoch_tokens", Index{0}); epoch > 0)
     card += fmt::format(", {:.2f} times the text", static_cast<double>(last) / static_cast<double>(epoch));
   card += fmt::format(".\n\n```json\n{}\n```\n\n", facts["training"].dump(2));
-  card += "Losses in nats per token; the in-context-learning score is the loss of late tokens minus that of early ones "
-          "(negative: it learns in context; `history.jsonl` has the bands).\n\n";
+  card +=
+      "Losses in nats per token; the in-context-learning score is the loss of late tokens minus that of early ones "
+      "(negative: it learns in context; `history.jsonl` has the bands).\n\n";
   card += loss_lines(history);
   const bool lens = !facts["model"].contains("model_type");
   card += "\n## Use\n\n";

@@ -26,6 +26,9 @@ void fill_sinusoids(float* out, Index positions, Index d_model) {
     }
 }
 
+/// A bias that stays 0 is none, and costs nothing.
+bool reads(const Parameters::Entry& entry) { return entry.trained || entry.shape.matrix; }
+
 }  // namespace
 
 Parameters::Parameters(const ModelFormat& format, const TrainingOptions& options)
@@ -41,7 +44,7 @@ Parameters::Parameters(const ModelFormat& format, const TrainingOptions& options
   values_ = std::make_shared<Tensor>(Shape{total});
   initialise(options);
   for (std::size_t i = 0; i < entries_.size(); ++i)
-    format_.bind(model_, i, values_->data() + entries_[i].offset, values_);
+    if (reads(entries_[i])) format_.bind(model_, i, values_->data() + entries_[i].offset, values_);
   model_.origin.argument = "training";
   model_.origin.format = "memory";
   model_.origin.weight_bytes = total * static_cast<Index>(sizeof(float));
@@ -90,7 +93,8 @@ Index Parameters::count() const {
 
 void Parameters::publish() {
   for (std::size_t i = 0; i < entries_.size(); ++i)
-    if (!entries_[i].shape.matrix) format_.bind(model_, i, values_->data() + entries_[i].offset, values_);
+    if (!entries_[i].shape.matrix && reads(entries_[i]))
+      format_.bind(model_, i, values_->data() + entries_[i].offset, values_);
 }
 
 void Parameters::write(const std::string& directory, DType dtype) const {

@@ -4,8 +4,8 @@
 namespace kirchhoff::train {
 namespace {
 
-/// P1's attention-only models at the size of a laptop: LayerNorm, sinusoids added to what queries and keys read, W_E and
-/// W_U apart.
+/// P1's attention-only models at the size of a laptop: LayerNorm, sinusoids added to what queries and keys read, W_E
+/// and W_U apart.
 Json lens_model(Index layers, Index d_model, Index heads) {
   return {{"n_layers", layers},
           {"d_model", d_model},
@@ -51,6 +51,13 @@ Json on_task(Json model, Json task, Index steps) {
             {"evaluations", {{"every", 100}, {"per_doubling", 1}}}}}};
 }
 
+/// The model that ships with Kirchhoff (share/kirchhoff/attn-only-2l).
+Json shipped() {
+  Json config = on_text(lens_model(2, 320, 10), Index{30000000}, 512);
+  config["training"]["weight_decay"] = 0.05;
+  return config;
+}
+
 struct Preset {
   const char* name;
   Json (*config)();
@@ -61,7 +68,7 @@ constexpr Index kMillion = 1000000;
 const Preset kPresets[] = {
     {"attn-only-0l", [] { return on_text(lens_model(0, 256, 8), 10 * kMillion); }},
     {"attn-only-1l", [] { return on_text(lens_model(1, 256, 8), 20 * kMillion); }},
-    {"attn-only-2l", [] { return on_text(lens_model(2, 256, 8), 30 * kMillion); }},
+    {"attn-only-2l", shipped},
     {"attn-only-3l", [] { return on_text(lens_model(3, 256, 8), 30 * kMillion); }},
     {"smeared-1l",
      [] {
@@ -77,9 +84,16 @@ const Preset kPresets[] = {
        model["act_fn"] = "gelu_new";
        return on_text(std::move(model), 30 * kMillion);
      }},
-    {"repeated-tokens-1l", [] { return on_task(lens_model(1, 64, 4), {{"name", "repeated-tokens"}}, 2000); }},
-    {"repeated-tokens-2l", [] { return on_task(lens_model(2, 64, 4), {{"name", "repeated-tokens"}}, 2000); }},
-    {"modular-addition", [] {
+    {"repeated-tokens-1l",
+     [] {
+       return on_task(lens_model(1, 64, 4), {{"name", "repeated-tokens"}}, 2000);
+     }},
+    {"repeated-tokens-2l",
+     [] {
+       return on_task(lens_model(2, 64, 4), {{"name", "repeated-tokens"}}, 2000);
+     }},
+    {"modular-addition",
+     [] {
        Json model = lens_model(1, 128, 4);
        model["attn_only"] = false;
        model["d_mlp"] = 512;
@@ -93,8 +107,7 @@ const Preset kPresets[] = {
 TrainingConfig training_preset(std::string_view name) {
   for (const Preset& preset : kPresets)
     if (preset.name == name) return parse_training_config(preset.config(), "preset " + std::string(name));
-  fail(ErrorCode::usage, "there is no preset '{}'; expected one of {}", name,
-       fmt::join(training_preset_names(), ", "));
+  fail(ErrorCode::usage, "there is no preset '{}'; expected one of {}", name, fmt::join(training_preset_names(), ", "));
 }
 
 std::vector<std::string> training_preset_names() {

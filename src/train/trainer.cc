@@ -42,7 +42,8 @@ Index whole_number(const io::SafetensorsFile& file, const std::string& key) {
   Index value = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   check(error == std::errc() && end == text.data() + text.size() && value >= 0, ErrorCode::format,
-        "'{}': '{}' in __metadata__ is '{}', expected a count: not a training's state", file.checkpoint.path, key, text);
+        "'{}': '{}' in __metadata__ is '{}', expected a count: not a training's state", file.checkpoint.path, key,
+        text);
   return value;
 }
 

@@ -52,7 +52,9 @@ Json completed(Json model, const std::string& path, Index vocabulary, Index cont
 
 /// The bits of a sum, so that a state holds it exactly.
 std::string bits_of(double value) { return fmt::format("{:016x}", std::bit_cast<std::uint64_t>(value)); }
-double from_bits(const std::string& text) { return std::bit_cast<double>(std::uint64_t{std::stoull(text, nullptr, 16)}); }
+double from_bits(const std::string& text) {
+  return std::bit_cast<double>(std::uint64_t{std::stoull(text, nullptr, 16)});
+}
 
 }  // namespace
 
@@ -68,8 +70,12 @@ void begin_run(const TrainingSetup& setup, const Progress& progress) {
   options.context = files.context;
   const ModelFormat format(model, setup.config.path);  // refuses what no model can be
   const Parameters trial(format, options);             // and options that do not fit it
-  const Json facts = {{"schema", "kirchhoff.training"}, {"version", 1},           {"model", model},
-                      {"data", files.facts},            {"licence", setup.licence}, {"training", to_json(options)},
+  const Json facts = {{"schema", "kirchhoff.training"},
+                      {"version", 1},
+                      {"model", model},
+                      {"data", files.facts},
+                      {"licence", setup.licence},
+                      {"training", to_json(options)},
                       {"command", setup.command}};
   io::write_whole_file(facts_path(directory), facts.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
@@ -184,9 +190,9 @@ void TrainingRun::write_checkpoint() const {
 }
 
 void TrainingRun::save() const {
-  trainer_->save(state_path(directory_), {{"run", facts_.dump()},
-                                          {"loss_sum", bits_of(loss_sum_)},
-                                          {"loss_count", std::to_string(loss_count_)}});
+  trainer_->save(
+      state_path(directory_),
+      {{"run", facts_.dump()}, {"loss_sum", bits_of(loss_sum_)}, {"loss_count", std::to_string(loss_count_)}});
 }
 
 void TrainingRun::finish() const {

@@ -181,11 +181,13 @@ Model ungrouped(const Model& model) {
       W.rows(h / heads_of_group * dh, (h / heads_of_group + 1) * dh, values->data() + h * dh * W.d_in());
     return WeightMatrix(c.n_heads * dh, W.d_in(), values->data(), values);
   };
-  const auto repeat = [&](const WeightVector& b) {
+  const auto repeat = [&](const WeightVector& b) {  // a number or d_head of them for each head
     if (!b.present()) return b;
+    const Index each = b.size() / c.n_kv_heads;
     std::vector<double> values;
     for (Index h = 0; h < c.n_heads; ++h)
-      for (Index i = 0; i < dh; ++i) values.push_back(b.f64()[static_cast<std::size_t>(h / heads_of_group * dh + i)]);
+      for (Index i = 0; i < each; ++i)
+        values.push_back(b.f64()[static_cast<std::size_t>(h / heads_of_group * each + i)]);
     return WeightVector(values);
   };
   for (LayerWeights& w : copy.weights.layers) {
@@ -193,6 +195,7 @@ Model ungrouped(const Model& model) {
     w.W_V = repeat_rows(w.W_V);
     w.b_K = repeat(w.b_K);
     w.b_V = repeat(w.b_V);
+    w.smear = repeat(w.smear);
   }
   c.n_kv_heads = c.n_heads;
   return copy;

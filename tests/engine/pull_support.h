@@ -72,7 +72,7 @@ inline std::vector<Parameter> parameters(Weights& w) {
     vector(block + "b_Q", layer.b_Q), vector(block + "b_K", layer.b_K), vector(block + "b_V", layer.b_V);
     vector(block + "b_O", layer.b_O), vector(block + "b_in", layer.b_in), vector(block + "b_gate", layer.b_gate);
     vector(block + "b_out", layer.b_out), vector(block + "q_norm", layer.q_norm),
-        vector(block + "k_norm", layer.k_norm);
+        vector(block + "k_norm", layer.k_norm), vector(block + "smear", layer.smear);
     vector(block + "mlp_ln.w", layer.mlp_ln_w), vector(block + "mlp_ln.b", layer.mlp_ln_b);
   }
   return all;

@@ -56,6 +56,31 @@ TEST(InContext, OtherTokensAndShortWindows) {
   }
 }
 
+TEST(InContext, ScoreOfBandsIsTheMeanOverTheirPositions) {
+  const IclBands bands = icl_bands(64);
+  EXPECT_EQ(bands.early, (PositionBand{4, 8}));
+  EXPECT_EQ(bands.late, (PositionBand{56, 64}));
+  const auto loss = [](double early, double late) {
+    return [early, late](Index token) {
+      if (token >= 4 && token < 8) return early + (token < 6 ? 1.0 : -1.0);
+      return token >= 56 ? late + (token % 2 == 0 ? 2.0 : -2.0) : 99.0;
+    };
+  };
+  const Losses losses = {window_of(64, loss(4.0, 3.7)), window_of(64, loss(5.0, 4.5)), window_of(63, loss(0.0, 9.0))};
+  const BandedIclScore icl = icl_score(losses, bands);
+  EXPECT_EQ(icl.windows, 2) << "the last lacks token 63";
+  EXPECT_NEAR(icl.score.value, -0.4, 1e-14);
+  EXPECT_NEAR(icl.score.error, 0.1, 1e-14) << "of -0.3 and -0.5";
+  EXPECT_NEAR(icl.early_loss, 4.5, 1e-14);
+  EXPECT_NEAR(icl.late_loss, 4.1, 1e-14);
+  // Bands of one token are the two tokens' score.
+  EXPECT_EQ(icl_score(losses, IclBands{{5, 6}, {60, 61}}).score.value, icl_score(losses, 60, 5).score.value);
+  EXPECT_THROW(icl_bands(31), Error);
+  for (const IclBands& wrong :
+       {IclBands{{0, 2}, {4, 8}}, IclBands{{2, 5}, {4, 8}}, IclBands{{2, 2}, {4, 8}}, IclBands{{2, 4}, {60, 65}}})
+    EXPECT_THROW(icl_score(losses, wrong), Error) << wrong.early.from << " " << wrong.late.to;
+}
+
 TEST(InContext, LossByPosition) {
   const Losses losses = {{1.0, 2.0, 3.0}, {3.0, 6.0}};
   const std::vector<PositionLoss> positions = loss_by_position(losses);

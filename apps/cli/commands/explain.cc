@@ -11,6 +11,7 @@
 #include "kirchhoff/intervene/head_ablation.h"
 #include "progress_printer.h"
 #include "selectors.h"
+#include "shipped_model.h"
 #include "subject.h"
 #include "table.h"
 #include "version.h"
@@ -45,22 +46,15 @@ bool names_a_model(const std::string& text) {
   return text.find('/') != std::string::npos && text.find_first_of(" \n") == std::string::npos;
 }
 
-/// One argument may be a model (the prompt comes from -p, --ids or stdin) or a prompt without a model.
-ModelOptions model_options(const ExplainCommand& options) {
-  ModelOptions model = options.model;
-  if (options.first &&
-      (options.prompt.argument || options.prompt.text || options.prompt.ids || names_a_model(*options.first))) {
-    model.model = *options.first;
-    return model;
+/// One argument may be a model (the prompt comes from -p, --ids or stdin) or a prompt, for the model that ships.
+void resolve_first(ExplainCommand& options) {
+  if (options.first && (options.prompt.argument || options.prompt.text || options.prompt.ids ||
+                        names_a_model(*options.first))) {
+    options.model.model = *options.first;
+    return;
   }
-  throw Error(
-      ErrorCode::usage,
-      options.first
-          ? fmt::format("no model was given: '{}' is no file, directory or Hub name, so it was read as a prompt",
-                        text::visible(*options.first))
-          : std::string("no model was given"),
-      "no built-in model ships yet; 'make demo' gets a small one and explains a prompt with it, or: kirchhoff "
-      "explain MODEL \"PROMPT\"");
+  options.model.model = kShippedModel;
+  if (options.first) options.prompt.argument = options.first;
 }
 
 /// The patterns and values that the strongest heads need, of a second run where keeping all would take much memory.
@@ -248,7 +242,9 @@ void add_explain(Command& root, Session& session) {
   Command& command = root.add_command("explain", "the main job: what a model predicts after a prompt, and from where");
   auto options = std::make_shared<ExplainCommand>();
   command.argument("MODEL", options->first,
-                   "a model: a directory, a GGUF file, a state dict, or a name in the Hub cache", false);
+                   "a model: a directory, a GGUF file, a state dict, or a name in the Hub cache; without one, the model "
+                   "that ships with Kirchhoff",
+                   false);
   options->model.declare_options(command);
   options->prompt.declare(command);
   options->target.declare(command);
@@ -262,7 +258,8 @@ void add_explain(Command& root, Session& session) {
       "  kirchhoff explain models/smollm2.gguf 'When Mary and John went to the store, John gave a drink to' \\\n"
       "    --target ' Mary' --foil ' John'\n");
   command.on_run([&session, &command, options] {
-    const Subject subject = open_subject(session, command, model_options(*options), options->prompt);
+    resolve_first(*options);
+    const Subject subject = open_subject(session, command, options->model, options->prompt);
     const std::optional<Prompt> corrupt = read_corrupt(*options, command, subject);
     const Explanation explanation = explain(session, subject, *options, corrupt);
     if (options->json.wanted())

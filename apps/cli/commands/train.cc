@@ -7,9 +7,10 @@
 #include "commands.h"
 #include "json_option.h"
 #include "kirchhoff/base/error.h"
-#include "kirchhoff/base/measure.h"
+#include "kirchhoff/base/memory.h"
 #include "kirchhoff/train/training_run.h"
 #include "progress_printer.h"
+#include "subject.h"
 #include "table.h"
 #include "training_progress.h"
 #include "units.h"
@@ -51,7 +52,8 @@ train::TrainingSetup setup_of(const Session& session, const TrainCommand& option
         "what is to be trained? expected either '--config FILE' or '--preset NAME' ({}), or '--resume'",
         fmt::join(train::training_preset_names(), ", "));
   train::TrainingSetup setup;
-  setup.config = options.config ? train::read_training_config(*options.config) : train::training_preset(*options.preset);
+  setup.config =
+      options.config ? train::read_training_config(*options.config) : train::training_preset(*options.preset);
   train::TrainingOptions& training = setup.config.training;
   if (options.steps) training.steps = *options.steps;
   if (options.batch) training.batch = *options.batch;
@@ -69,16 +71,20 @@ train::TrainingSetup setup_of(const Session& session, const TrainCommand& option
 
 void refuse_beside_resume(const TrainCommand& options) {
   const std::pair<const char*, bool> given[] = {
-      {"--config", options.config.has_value()},   {"--preset", options.preset.has_value()},
-      {"--data", !options.data.empty()},          {"--steps", options.steps.has_value()},
-      {"--batch", options.batch.has_value()},     {"--context", options.context.has_value()},
-      {"--licence", !options.licence.empty()},    {"--learning-rate", options.learning_rate.has_value()}};
+      {"--config", options.config.has_value()}, {"--preset", options.preset.has_value()},
+      {"--data", !options.data.empty()},        {"--steps", options.steps.has_value()},
+      {"--batch", options.batch.has_value()},   {"--context", options.context.has_value()},
+      {"--licence", !options.licence.empty()},  {"--learning-rate", options.learning_rate.has_value()}};
   for (const auto& [name, is_given] : given)
     check(!is_given, ErrorCode::usage, "option '{}': a run that is resumed goes on as it was begun", name);
 }
 
 std::string summary(Session& session, const train::TrainingRun& run, const train::History& history) {
-  Table table({{"step", true}, {"tokens", true}, {"training loss", true}, {"held-out loss", true}, {"ICL score", true},
+  Table table({{"step", true},
+               {"tokens", true},
+               {"training loss", true},
+               {"held-out loss", true},
+               {"ICL score", true},
                {"accuracy", true}});
   const std::size_t count = history.records.size(), stride = std::max<std::size_t>(1, count / 10);
   for (std::size_t i = 0; i < count; ++i) {
@@ -104,6 +110,7 @@ int train_command(Session& session, const TrainCommand& options) {
     ProgressPrinter printer(session.err, session.quiet);
     train::begin_run(setup_of(session, options), printer.callback());
   }
+  keep_freed_memory();
   train::TrainingRun run(*options.directory);
   bool finished = false;
   {
@@ -128,11 +135,11 @@ int train_command(Session& session, const TrainCommand& options) {
   session.out.write(summary(session, run, history));
   session.out.write("\n");
   if (finished)
-    session.out.write(fmt::format("next: kirchhoff curves {0}, kirchhoff explain {0} TEXT\n",
-                                  shell_quoted(*options.directory)));
+    session.out.write(
+        fmt::format("next: kirchhoff curves {0}, kirchhoff explain {0} TEXT\n", shell_quoted(*options.directory)));
   else
-    session.out.write(fmt::format("stopped; goes on with: kirchhoff train --resume -o {}\n",
-                                  shell_quoted(*options.directory)));
+    session.out.write(
+        fmt::format("stopped; goes on with: kirchhoff train --resume -o {}\n", shell_quoted(*options.directory)));
   return 0;
 }
 
@@ -143,7 +150,8 @@ void add_train(Command& root, Session& session) {
   auto options = std::make_shared<TrainCommand>();
   command.option("-o,--output", "DIR", options->directory, "the directory to train in: every command opens it");
   command.option("--preset", "NAME", options->preset, "a ready-made model and course", train::training_preset_names());
-  command.option("--config", "FILE", options->config, "model, tokenizer or task, and training as JSON (docs/training.md)");
+  command.option("--config", "FILE", options->config,
+                 "model, tokenizer or task, and training as JSON (docs/training.md)");
   command.list("--data", "FILE", options->data, "plain text files; documents end at <|endoftext|>");
   command.option("--licence", "TEXT", options->licence, "of the data, for the model card");
   command.option("--steps", "N", options->steps, "instead of the config's");

@@ -8,7 +8,8 @@ namespace kirchhoff {
 
 /// Keys (after q/k norm and rotation) and values of the tokens of one sequence that a model has already read, so that a
 /// run of the next tokens need not repeat them: run(a) then run(b) with the same cache gives the logits of run(a b) at
-/// b. Holds 2 * n_layers * n_kv_heads * d_head floats a token. Belongs to one model and one run at a time.
+/// b. Holds 2 * n_layers * n_kv_heads * d_head floats a token, of smeared keys half as many again: the next token's key
+/// reads the last one's as it was before. Belongs to one model and one run at a time.
 class KvCache {
  public:
   explicit KvCache(const ModelConfig& config);
@@ -24,12 +25,15 @@ class KvCache {
   /// The first `tokens` rows of a layer, [tokens, n_kv_heads * d_head]; tokens must have been reserved.
   Matrix keys(Index layer, Index tokens);
   Matrix values(Index layer, Index tokens);
+  /// Of smeared keys: the same before smearing (after q/k norm).
+  Matrix unsmeared_keys(Index layer, Index tokens);
   /// Whether it was made for a model of these dimensions.
   bool fits(const ModelConfig& config) const;
 
  private:
   Index width_, capacity_ = 0, length_ = 0;
   std::vector<Tensor> keys_, values_;  // by layer, [capacity, width]
+  std::vector<Tensor> unsmeared_;      // the same; none without smeared keys
 };
 
 }  // namespace kirchhoff

@@ -26,6 +26,7 @@ enum class Site : std::uint8_t {
   q,
   k,
   v,
+  smeared_k,
   rot_q,
   rot_k,
   attn_scores,
@@ -51,6 +52,7 @@ enum class Site : std::uint8_t {
   ln2_post_normalized,
   mlp_out,
   resid_post,
+  resid_final,
   final_scale,
   final_normalized,
   unembed_in,
@@ -88,6 +90,12 @@ struct SiteRef {
 /// "blocks.3.attn.hook_pattern".
 std::string site_name(SiteRef ref);
 inline std::string site_name(Site site, Index layer = 0) { return site_name(SiteRef{site, layer}); }
+
+/// The stream that the final norm and W_U read: the last hook_resid_post, or, of a model without blocks,
+/// hook_resid_final.
+inline SiteRef final_stream(const ModelConfig& config) {
+  return config.n_layers > 0 ? SiteRef{Site::resid_post, config.n_layers - 1} : SiteRef{Site::resid_final, 0};
+}
 
 /// Every site that a model of this kind has, in firing order.
 std::vector<SiteRef> sites_of(const ModelConfig& config);

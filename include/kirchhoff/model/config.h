@@ -72,6 +72,10 @@ struct ModelConfig {
   std::vector<double> attn_scale_of_layer;  ///< [n_layers] scores = (q . k) * scale
   double attn_softcap = 0.0;                ///< c * tanh(s / c) if > 0
   QkNorm qk_norm = QkNorm::none;
+  /// Key j of head g becomes s k_j + (1 - s) k_{j-1}, s = sigmoid(LayerWeights::smear[g]), after the q/k norm and
+  /// before any rotation, so that the key which turns at position j is the smeared one; a sequence's first key stays
+  /// (Olsson et al. 2022, "In-context Learning and Induction Heads", Argument 2).
+  bool smeared_keys = false;
 
   // MLP
   bool gated_mlp = false;  ///< act(x W_gate) * (x W_in)

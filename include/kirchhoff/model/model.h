@@ -79,6 +79,7 @@ struct LayerWeights {
   WeightMatrix W_O;                ///< [n_heads d_head, d_model]
   WeightVector b_Q, b_K, b_V, b_O;
   WeightVector q_norm, k_norm;  ///< [d_head] or [heads d_head]
+  WeightVector smear;           ///< [n_kv_heads], if smeared_keys: before the sigmoid
   WeightMatrix W_in, W_gate;    ///< [d_model, d_mlp]
   WeightMatrix W_out;           ///< [d_mlp, d_model]
   WeightVector b_in, b_gate,

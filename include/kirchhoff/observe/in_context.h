@@ -23,6 +23,31 @@ struct IclScore {
 /// Error{usage}: early >= late, a token 0 (nothing predicts it), no window that is long enough.
 IclScore icl_score(std::span<const std::vector<double>> losses, Index late = 499, Index early = 49);
 
+/// Positions [from, to) of tokens in a window.
+struct PositionBand {
+  Index from = 0, to = 0;
+  friend bool operator==(const PositionBand&, const PositionBand&) = default;
+};
+
+/// The same score with means over bands of positions in place of two tokens: of as many windows it has a smaller error,
+/// and it is there for windows shorter than 500 tokens.
+struct BandedIclScore {
+  PositionBand early, late;
+  MeanLoss score;  ///< mean loss of `late` - mean loss of `early`; negative where the model learns in context
+  double early_loss = 0.0, late_loss = 0.0;
+  Index windows = 0;  ///< that have both bands whole
+};
+
+/// The early and the late band of a window of `context` tokens: [c/16, c/8) and [c - c/8, c). Of 512 tokens these lie
+/// around the paper's 50 and 500 (32 .. 63 and 448 .. 511); late / early is 10.6 for any context (centres in ln
+/// position), where the paper's is 10. Error{usage} below 32 tokens: the early band would be one token.
+struct IclBands {
+  PositionBand early, late;
+};
+IclBands icl_bands(Index context);
+/// Error{usage}: bands that are empty, overlap or hold token 0; no window that is long enough.
+BandedIclScore icl_score(std::span<const std::vector<double>> losses, const IclBands& bands);
+
 /// Losses of tokens that have equally much text before them.
 struct PositionLoss {
   Index position = 0;  ///< of the token, from 0: also how many tokens are before it
@@ -41,6 +66,8 @@ struct PositionBin {
 };
 /// Bins with ends at powers of sqrt(2) (rounded up), the last one cut. Of a loss a + b ln position every slope is b.
 std::vector<PositionBin> loss_by_context(std::span<const PositionLoss> positions);
+/// Fills log_position and slope of bins whose ends and losses are known.
+std::vector<PositionBin> with_slopes(std::vector<PositionBin> bins);
 
 /// One token of a window.
 struct ChosenToken {

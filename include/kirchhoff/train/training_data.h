@@ -1,7 +1,7 @@
 #pragma once
 #include <optional>  // for optional
-#include <string>   // for string
-#include <vector>   // for vector
+#include <string>    // for string
+#include <vector>    // for vector
 
 #include "kirchhoff/base/progress.h"
 #include "kirchhoff/train/evaluation.h"
@@ -14,7 +14,7 @@ namespace kirchhoff::train {
 struct TrainingData {
   BatchSource batches;
   HeldOut held_out;
-  Index context = 0;       ///< tokens of every sequence
+  Index context = 0;  ///< tokens of every sequence
   Index vocabulary = 0;
   Index epoch_tokens = 0;  ///< read in one pass over the text; 0: a task, which has no end
   std::optional<TokenId> bos{};

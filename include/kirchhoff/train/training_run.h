@@ -27,8 +27,8 @@ void begin_run(const TrainingSetup& setup, const Progress& progress = {});
 /// When to stop before the run's end.
 struct RunLimits {
   std::optional<Index> until_step;
-  double minutes = 0.0;     ///< of wall clock; 0: no limit
-  Index save_every = 200;   ///< steps between saved states, beside those at checkpoints
+  double minutes = 0.0;    ///< of wall clock; 0: no limit
+  Index save_every = 200;  ///< steps between saved states, beside those at checkpoints
 };
 
 /// A directory in which a model is trained, step by step:

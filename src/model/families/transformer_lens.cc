@@ -110,8 +110,10 @@ void read_positions(ConfigReader& c, ModelConfig& model) {
     } else {
       set_rotary(model, std::move(global));
     }
+  } else if (type == "none") {
+    model.positions = Positions::none;
   } else {
-    c.bad_value("positional_embedding_type", "standard, shortformer or rotary", ErrorCode::unsupported);
+    c.bad_value("positional_embedding_type", "standard, shortformer, rotary or none", ErrorCode::unsupported);
   }
 }
 
@@ -130,6 +132,7 @@ void read_attention(ConfigReader& c, ModelConfig& model) {
   if (direction != "causal" && direction != "bidirectional")
     c.bad_value("attention_dir", "causal or bidirectional", ErrorCode::unsupported);
   model.causal = direction == "causal";
+  model.smeared_keys = c.boolean_or("smeared_keys", false);  // Kirchhoff's own
 
   model.window_of_layer.assign(static_cast<std::size_t>(model.n_layers), 0);
   // A window is a part of the causal mask there: without the one there is not the other.
@@ -180,6 +183,7 @@ void lens_rules(Recipe& recipe, bool norms, bool grouped) {
   recipe.add("b_K", attn + kv + "b_K", "g d");
   recipe.add("b_V", attn + kv + "b_V", "g d");
   recipe.add("b_O", attn + "b_O");
+  if (model.smeared_keys) recipe.add("smear", attn + "smear");
   if (!model.attn_only) {
     norm("ln2", "blocks.{L}.ln2");
     if (model.post_norm) weights("ln2_post", "blocks.{L}.ln2_post");
@@ -209,7 +213,8 @@ void lens_rules(Recipe& recipe, bool norms, bool grouped) {
 Recipe transformer_lens_recipe(ConfigReader& c) {
   Recipe recipe;
   ModelConfig& model = recipe.config;
-  model.n_layers = c.count("n_layers", kMaxLayers);
+  // P1's zero-layer model: an embedding that is read out.
+  model.n_layers = c.has("n_layers") && c.number("n_layers") == 0.0 ? 0 : c.count("n_layers", kMaxLayers);
   model.d_model = c.count("d_model", kMaxWidth);
   model.n_heads = c.count_or("n_heads", 1, kMaxWidth);
   model.d_head = c.count("d_head", kMaxWidth);

@@ -1,0 +1,14 @@
+#pragma once
+#include <string>  // for string
+
+namespace kirchhoff::cli {
+
+/// The model that comes with the program: two attention-only layers, trained on plain English (its card says on what).
+/// Commands take this name where no file has it.
+inline constexpr const char* kShippedModel = "attn-only-2l";
+
+/// Its directory: share/kirchhoff/attn-only-2l beside the program (as it is built) or beside its folder (as it is
+/// installed). Error{not_found} naming both.
+std::string shipped_model_directory();
+
+}  // namespace kirchhoff::cli
