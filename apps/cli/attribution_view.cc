@@ -58,9 +58,10 @@ std::vector<AttributionPart> strongest_parts(const Attribution& attribution, Par
   return parts;
 }
 
-std::string strongest_head(const Attribution& attribution) {
+std::string next_head_line(const Session& session, const Subject& subject, const Attribution& attribution) {
   const auto heads = strongest_parts(attribution, PartKind::head, 1);
-  return heads.empty() ? "0.0" : fmt::format("{}.{}", heads.front().layer, heads.front().head);
+  if (heads.empty()) return next_line(session, "lens", subject);
+  return next_line(session, "attn", subject, fmt::format("--head {}.{}", heads.front().layer, heads.front().head));
 }
 
 std::string note(const Terminal& terminal, const std::string& text) {

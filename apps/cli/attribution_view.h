@@ -3,6 +3,7 @@
 #include <vector>  // for vector
 
 #include "kirchhoff/observe/attribution.h"
+#include "subject.h"
 #include "table.h"
 
 namespace kirchhoff::cli {
@@ -20,8 +21,8 @@ std::vector<std::string> attribution_assumptions(const ModelConfig& config);
 
 /// Parts of one kind, largest magnitude first.
 std::vector<AttributionPart> strongest_parts(const Attribution& attribution, PartKind kind, Index count);
-/// "9.9".
-std::string strongest_head(const Attribution& attribution);
+/// "next: kirchhoff attn ... --head 9.9", of the strongest head; of a model without heads the lens.
+std::string next_head_line(const Session& session, const Subject& subject, const Attribution& attribution);
 
 /// A faint line "· text", wrapped.
 std::string note(const Terminal& terminal, const std::string& text);

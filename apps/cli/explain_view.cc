@@ -162,7 +162,7 @@ std::vector<std::string> mlp_lines(const Session& session, const std::vector<Att
 std::vector<std::string> grid_lines(const Session& session, const ModelConfig& config, const Attribution& attribution) {
   constexpr Index kTallest = 16;
   const Index rows = config.n_heads + (config.attn_only ? 0 : 1);
-  if (rows > kTallest + 1) return {};
+  if (config.n_layers == 0 || rows > kTallest + 1) return {};
   std::vector<double> values(static_cast<std::size_t>(rows * config.n_layers), 0.0);
   HeatGrid grid;
   grid.full = 0.0;

@@ -21,6 +21,7 @@ Index parse_index(const std::string& text, Index n, const std::string& what) {
   const char* end = text.data() + text.size();
   const auto [stop, status] = std::from_chars(text.data(), end, value);
   check(status == std::errc() && stop == end, ErrorCode::usage, "'{}' is not a {}", text, what);
+  check(n > 0, ErrorCode::usage, "there is no {} {}: the model has none", what, value);
   check(value >= -n && value < n, ErrorCode::usage, "{} {} is out of range: there are {}, from 0", what, value, n);
   return value < 0 ? value + n : value;
 }
@@ -56,6 +57,10 @@ std::vector<Index> parse_ranges(const std::string& text, Index n, const std::str
 }
 
 }  // namespace
+
+void require_heads(const ModelConfig& config) {
+  check(config.n_layers > 0, ErrorCode::usage, "the model has no layers, and so no heads");
+}
 
 std::vector<Index> parse_positions(const std::string& text, Index length) {
   return parse_ranges(text, length, "position");

@@ -17,6 +17,9 @@ std::vector<Index> parse_positions(const std::string& text, Index length);
 /// The same of layers: "8", "3..7", "0,2,-1", "all".
 std::vector<Index> parse_layers(const std::string& text, Index n_layers);
 
+/// Error{usage} for a model without layers, which has no heads to look at.
+void require_heads(const ModelConfig& config);
+
 /// "9.9", "L5.*", "*.3", lists of these: (layer, head) pairs. Error{usage} naming what is wrong.
 std::vector<std::pair<Index, Index>> parse_heads(const std::string& text, Index n_layers, Index n_heads);
 

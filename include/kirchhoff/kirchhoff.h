@@ -107,6 +107,7 @@
 #include "kirchhoff/text/tokenizer_files.h"
 #include "kirchhoff/text/word_level.h"
 #include "kirchhoff/train/adamw.h"
+#include "kirchhoff/train/bench.h"
 #include "kirchhoff/train/evaluation.h"
 #include "kirchhoff/train/history.h"
 #include "kirchhoff/train/parameters.h"

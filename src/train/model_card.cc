@@ -1,5 +1,8 @@
 #include "train/model_card.h"
 
+#include <algorithm>   // for any_of, max
+#include <functional>  // for function
+
 #include "kirchhoff/base/error.h"
 
 namespace kirchhoff::train {
@@ -31,20 +34,52 @@ std::string data_lines(const Json& data) {
                             thousands(data.value("vocabulary", Index{0})));
 }
 
+using Column = std::function<std::optional<double>(const HistoryRecord&)>;
+
+/// Whether a column has a number in any record.
+bool occurs(const History& history, const Column& column) {
+  return std::any_of(history.records.begin(), history.records.end(),
+                     [&](const HistoryRecord& record) { return column(record).has_value(); });
+}
+
+// Of a task what it determines counts: the other tokens are random, and how they are spread says nothing.
+std::optional<double> held_out_loss(const HistoryRecord& record) {
+  if (!record.evaluation) return std::nullopt;
+  return record.evaluation->task ? record.evaluation->task->loss : record.evaluation->loss.value;
+}
+std::optional<double> accuracy(const HistoryRecord& record) {
+  if (!record.evaluation || !record.evaluation->task) return std::nullopt;
+  return record.evaluation->task->accuracy;
+}
+std::optional<double> icl_of(const HistoryRecord& record) {
+  if (!record.evaluation || !record.evaluation->icl || record.evaluation->task) return std::nullopt;
+  return record.evaluation->icl->score.value;
+}
+
 std::string loss_lines(const History& history) {
-  std::string text =
-      "| step | tokens | training loss | held-out loss | ICL score |\n| ---: | ---: | ---: | ---: | ---: |\n";
-  const auto number = [](const std::optional<double>& value) { return value ? fmt::format("{:.3f}", *value) : "–"; };
+  const std::pair<const char*, Column> columns[] = {{"training loss", [](const HistoryRecord& r) { return r.loss; }},
+                                                    {"held-out loss", held_out_loss},
+                                                    {"ICL score", icl_of},
+                                                    {"accuracy", accuracy}};
+  std::string text = "| step | tokens |", rule = "| ---: | ---: |";
+  for (const auto& [title, column] : columns) {
+    if (!occurs(history, column)) continue;
+    text += fmt::format(" {} |", title);
+    rule += " ---: |";
+  }
+  text += "\n" + rule + "\n";
   // The first, the last, and about eight between them.
   const std::size_t count = history.records.size(), stride = std::max<std::size_t>(1, count / 8);
   for (std::size_t i = 0; i < count; ++i) {
     if (i % stride != 0 && i + 1 != count) continue;
     const HistoryRecord& record = history.records[i];
-    std::optional<double> held_out, icl;
-    if (record.evaluation) held_out = record.evaluation->loss.value;
-    if (record.evaluation && record.evaluation->icl) icl = record.evaluation->icl->score.value;
-    text += fmt::format("| {} | {} | {} | {} | {} |\n", thousands(record.step), thousands(record.tokens),
-                        number(record.loss), number(held_out), number(icl));
+    text += fmt::format("| {} | {} |", thousands(record.step), thousands(record.tokens));
+    for (const auto& [title, column] : columns) {
+      if (!occurs(history, column)) continue;
+      const std::optional<double> value = column(record);
+      text += value ? fmt::format(" {:.3f} |", *value) : std::string(" – |");
+    }
+    text += "\n";
   }
   return text;
 }
@@ -85,15 +120,24 @@ std::string model_card(const Json& facts, const Parameters& parameters, const Hi
   if (const Index epoch = data.value("epoch_tokens", Index{0}); epoch > 0)
     card += fmt::format(", {:.2f} times the text", static_cast<double>(last) / static_cast<double>(epoch));
   card += fmt::format(".\n\n```json\n{}\n```\n\n", facts["training"].dump(2));
-  card +=
-      "Losses in nats per token; the in-context-learning score is the loss of late tokens minus that of early ones "
-      "(negative: it learns in context; `history.jsonl` has the bands).\n\n";
+  card += "Losses in nats per token";
+  if (occurs(history, icl_of))
+    card +=
+        "; the in-context-learning score is the loss of late tokens minus that of early ones (negative: it learns in "
+        "context; `history.jsonl` has the bands)";
+  if (data.contains("task")) card += "; loss and accuracy are those of the tokens that the task determines";
+  card += ".\n\n";
   card += loss_lines(history);
   const bool lens = !facts["model"].contains("model_type");
   card += "\n## Use\n\n";
-  card += lens ? std::string(kLoading)
-               : "The directory loads with `transformers` (`AutoModelForCausalLM.from_pretrained`) and with "
-                 "`kirchhoff explain DIRECTORY \"a text\"`.\n";
+  if (lens && config.smeared_keys)
+    card +=
+        "`kirchhoff explain DIRECTORY \"a text\"` and every other command. TransformerLens has no smeared keys: the "
+        "weights load there into another model.\n";
+  else
+    card += lens ? std::string(kLoading)
+                 : "The directory loads with `transformers` (`AutoModelForCausalLM.from_pretrained`) and with "
+                   "`kirchhoff explain DIRECTORY \"a text\"`.\n";
   return card;
 }
 

@@ -4,8 +4,12 @@
 #include <sys/file.h>  // for flock
 #include <unistd.h>    // for close
 
+#include <algorithm>   // for find
 #include <bit>         // for bit_cast
+#include <cerrno>      // for errno, EWOULDBLOCK
+#include <charconv>    // for from_chars
 #include <chrono>      // for steady_clock
+#include <cstring>     // for strerror
 #include <filesystem>  // for create_directories, exists, remove_all, rename
 #include <utility>     // for move
 
@@ -25,6 +29,9 @@ std::string facts_path(const std::string& directory) { return directory + "/trai
 std::string state_path(const std::string& directory) { return directory + "/state.safetensors"; }
 std::string history_path(const std::string& directory) { return directory + "/history.jsonl"; }
 
+/// What prepare_data makes, and training.json itself.
+constexpr std::string_view kDataFiles[] = {"tokenizer.json", "tokenizer_config.json", "corpus.tokens", "training.json"};
+
 bool exists(const std::string& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
@@ -36,8 +43,24 @@ void make_directories(const std::string& path) {
   check(!error, ErrorCode::io, "cannot make the directory '{}': {}", path, error.message());
 }
 
+/// Refuses a directory with files that training would write over, or that a reader would take for its own. What a
+/// beginning that was stopped has left is made again.
+void check_unused(const std::string& directory) {
+  check(!exists(facts_path(directory)), ErrorCode::usage,
+        "'{}' holds a training already; '--resume' goes on with it, another directory begins anew", directory);
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
+    std::string name = entry.path().filename().string();
+    if (name.ends_with(".part")) name.resize(name.size() - 5);
+    check(std::find(std::begin(kDataFiles), std::end(kDataFiles), name) != std::end(kDataFiles), ErrorCode::usage,
+          "'{}' holds '{}', which is no training's beginning; expected a new or an empty directory", directory,
+          entry.path().filename().string());
+  }
+  check(!error, ErrorCode::io, "the directory '{}' cannot be read: {}", directory, error.message());
+}
+
 /// The config of the model with what follows from the data. Error{format} where it says something else.
-Json completed(Json model, const std::string& path, Index vocabulary, Index context) {
+Json completed(Json model, const std::string& path, Index vocabulary, Index context, TokenId bos) {
   const auto fill = [&](const char* key, Index value, const char* of) {
     if (!model.contains(key) || model[key].is_null()) model[key] = value;
     check(model[key].is_number_integer() && model[key].get<Index>() >= value, ErrorCode::format,
@@ -47,29 +70,62 @@ Json completed(Json model, const std::string& path, Index vocabulary, Index cont
   fill(lens ? "d_vocab" : "vocab_size", vocabulary, "the vocabulary");
   if (lens) fill("n_ctx", context, "a sequence");
   if (lens && !model.contains("default_prepend_bos")) model["default_prepend_bos"] = true;
+  for (const char* key : {"bos_token_id", "eos_token_id"})  // transformers has its own defaults, of other vocabularies
+    if (!lens && !model.contains(key)) model[key] = bos;
   return model;
+}
+
+/// Refuses what no model can be, and options that do not fit it.
+void check_model(const Json& model, const std::string& path, Index context, const TrainingOptions& options) {
+  const ModelFormat format(model, path);
+  const Index longest = format.config().n_ctx;
+  check(longest == 0 || longest >= context, ErrorCode::format,
+        "'{}': the model reads {} tokens at once, but a sequence has {}", path, longest, context);
+  const Parameters trial(format, options);
 }
 
 /// The bits of a sum, so that a state holds it exactly.
 std::string bits_of(double value) { return fmt::format("{:016x}", std::bit_cast<std::uint64_t>(value)); }
-double from_bits(const std::string& text) {
-  return std::bit_cast<double>(std::uint64_t{std::stoull(text, nullptr, 16)});
-}
+
+/// What save() has noted in a state beside the trainer's own.
+class Notes {
+ public:
+  Notes(const std::map<std::string, std::string>& notes, const std::string& path) : notes_(notes), path_(path) {}
+
+  const std::string& text(const char* key) const {
+    const auto found = notes_.find(key);
+    check(found != notes_.end(), ErrorCode::format, "'{}': no '{}' in __metadata__", path_, key);
+    return found->second;
+  }
+  std::uint64_t number(const char* key, int base) const {
+    const std::string& digits = text(key);
+    std::uint64_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
+    check(error == std::errc() && end == digits.data() + digits.size(), ErrorCode::format,
+          "'{}': '{}' in __metadata__ is '{}', expected a whole number", path_, key, digits);
+    return value;
+  }
+
+ private:
+  const std::map<std::string, std::string>& notes_;
+  const std::string& path_;
+};
 
 }  // namespace
 
 void begin_run(const TrainingSetup& setup, const Progress& progress) {
-  const std::string& directory = setup.directory;
-  check(!exists(facts_path(directory)), ErrorCode::usage,
-        "'{}' holds a training already; '--resume' goes on with it, another directory begins anew", directory);
-  setup.config.training.validate();
-  make_directories(directory);
-  const DataFiles files = prepare_data(setup.config, setup.data, directory, progress);
-  const Json model = completed(setup.config.model, setup.config.path, files.vocabulary, files.context);
+  const std::string &directory = setup.directory, &path = setup.config.path;
   TrainingOptions options = setup.config.training;
+  options.validate();
+  // Before minutes go into the data. What the model takes from them is 1 token and 2 positions here.
+  check_model(completed(setup.config.model, path, 1, 2, 0), path, 2, options);
+  make_directories(directory);
+  const DirectoryLock lock(directory);
+  check_unused(directory);
+  const DataFiles files = prepare_data(setup.config, setup.data, directory, progress);
+  const Json model = completed(setup.config.model, path, files.vocabulary, files.context, files.bos);
   options.context = files.context;
-  const ModelFormat format(model, setup.config.path);  // refuses what no model can be
-  const Parameters trial(format, options);             // and options that do not fit it
+  check_model(model, path, files.context, options);
   const Json facts = {{"schema", "kirchhoff.training"},
                       {"version", 1},
                       {"model", model},
@@ -80,12 +136,21 @@ void begin_run(const TrainingSetup& setup, const Progress& progress) {
   io::write_whole_file(facts_path(directory), facts.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-TrainingRun::TrainingRun(const std::string& directory) : directory_(directory) {
+DirectoryLock::DirectoryLock(const std::string& directory)
+    : file_(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  check(file_ >= 0, ErrorCode::not_found, "the directory '{}' cannot be opened: {}", directory, std::strerror(errno));
+  if (flock(file_, LOCK_EX | LOCK_NB) == 0) return;
+  const int reason = errno;
+  close(file_);
+  check(reason != EWOULDBLOCK, ErrorCode::usage, "'{}': another process trains in this directory", directory);
+  fail(ErrorCode::io, "the directory '{}' cannot be locked: {}", directory, std::strerror(reason));
+}
+
+DirectoryLock::~DirectoryLock() { close(file_); }
+
+TrainingRun::TrainingRun(const std::string& directory) : directory_(directory), lock_(directory) {
   const std::string path = facts_path(directory);
   check(exists(path), ErrorCode::not_found, "'{}' holds no training: there is no training.json", directory);
-  lock_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  check(lock_ >= 0 && flock(lock_, LOCK_EX | LOCK_NB) == 0, ErrorCode::usage,
-        "'{}': another process trains in this directory", directory);
   facts_ = io::read_json_file(path, {.object_at_top = true});
   for (const char* key : {"model", "data", "training"})
     check(facts_.contains(key) && facts_[key].is_object(), ErrorCode::format, "'{}': key '{}' is missing", path, key);
@@ -95,27 +160,26 @@ TrainingRun::TrainingRun(const std::string& directory) : directory_(directory) {
   data_ = open_data(config_, directory);
   trainer_.emplace(ModelFormat(config_.model, path), config_.training, data_.batches);
   if (exists(state_path(directory))) {
-    const auto notes = trainer_->restore(state_path(directory));
-    const auto note = [&](const char* key) {
-      const auto found = notes.find(key);
-      check(found != notes.end(), ErrorCode::format, "'{}': no '{}' in __metadata__", state_path(directory), key);
-      return found->second;
-    };
-    check(note("run") == facts_.dump(), ErrorCode::format,
-          "'{}' is the state of another run than training.json describes", state_path(directory));
-    loss_sum_ = from_bits(note("loss_sum"));
-    loss_count_ = static_cast<Index>(std::stoll(note("loss_count")));
+    const std::string state = state_path(directory);
+    const std::map<std::string, std::string> metadata = trainer_->restore(state);
+    const Notes notes(metadata, state);
+    check(notes.text("run") == facts_.dump(), ErrorCode::format,
+          "'{}' is the state of another run than training.json describes", state);
+    loss_sum_ = std::bit_cast<double>(notes.number("loss_sum", 16));
+    loss_count_ = static_cast<Index>(notes.number("loss_count", 10));
+    check(exists(history_path(directory)), ErrorCode::not_found,
+          "'{}' is missing: expected what was measured up to step {}", history_path(directory), trainer_->step());
     truncate_history(history_path(directory), trainer_->step());
   } else {
+    // The state is saved before the first step: without one, nothing else can be there but the first record.
+    check(!exists(directory + "/checkpoints"), ErrorCode::not_found,
+          "'{}' is missing, though there are checkpoints: expected the last saved state", state_path(directory));
     std::error_code ignored;
     fs::remove(history_path(directory), ignored);
     record(nullptr);
     save();
   }
-}
-
-TrainingRun::~TrainingRun() {
-  if (lock_ >= 0) close(lock_);
+  if (trainer_->step() == 0 && config_.training.checkpoints.at(0)) write_checkpoint();
 }
 
 bool TrainingRun::run(const RunLimits& limits, const Listener& listener) {

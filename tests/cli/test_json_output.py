@@ -493,6 +493,15 @@ class Others(Case):
             bench = self.json("bench", "backward", "--tokens", "4", "--repeats", "1", *weights)
             self.assertEqual(bench["weights"], bool(weights))
             self.assertAlmostEqual(bench["ratio"], bench["seconds"] / bench["forward_seconds"], places=6)
+        bench = self.json("bench", "train", "--layers", "1", "--d-model", "16", "--heads", "2", "--context", "8", "--vocabulary", "32",
+                          "--batch", "2", "--repeats", "2")
+        # Embeddings of tokens and positions, W_U and b_U, four matrices and biases, two norms.
+        self.assertEqual(bench["parameters"], 32 * 16 + 8 * 16 + 32 * 16 + 32 + 4 * (16 * 16 + 16) + 2 * 2 * 16)
+        # Forward and backward, thrice the products of 16 tokens: four matrices, W_U, scores and mix over 4.5 keys on average.
+        self.assertEqual(bench["flops"], 3 * 16 * (2 * (4 * 16 * 16 + 16 * 32) + 2 * 2 * 4.5 * 16))
+        self.assertAlmostEqual(bench["ratio"], bench["gflops"] / bench["gemm_gflops"], places=9)
+        self.assertAlmostEqual(bench["tokens_per_s"], 16 / bench["seconds"], places=3)
+        self.fails(2, "bench", "train", "--heads", "3")
         one, two = (self.json("--threads", n, "bench", "signature")["signature"] for n in (1, 2))
         self.assertEqual(one, two)
         self.assertEqual(self.ok("bench", "signature"), one + "\n")

@@ -272,6 +272,7 @@ int attn_command(Session& session, const Command& command, const AttnCommand& op
   check_attn_options(options);
   const Subject subject = open_subject(session, command, options.model, options.prompt);
   const ModelConfig& config = subject.model.config;
+  require_heads(config);
   const std::size_t positions = parse_positions(options.pos, subject.length()).size();  // refused before the run
   check(!options.flow || positions == 1, ErrorCode::usage,
         "option '--pos': information flows into one position, not {}", positions);

@@ -1,16 +1,12 @@
 #include "kirchhoff/engine/bench.h"
 
-#ifdef __GLIBC__
-#include <malloc.h>  // for mallopt
-#endif
-
-#include <limits>  // for numeric_limits
 #include <memory>  // for make_shared
 
 #include "commands.h"
 #include "gemm_speed.h"
 #include "json_option.h"
 #include "kirchhoff/base/error.h"
+#include "kirchhoff/base/memory.h"
 #include "kirchhoff/base/parallel.h"
 #include "kirchhoff/engine/signature.h"
 #include "kirchhoff/model/random_model.h"
@@ -123,17 +119,8 @@ struct BackwardCommand {
   JsonOption json;
 };
 
-/// Freed blocks stay with the process, so that runs do not fetch the same pages anew each time: as a training loop's
-/// should, and as PyTorch keeps them.
-void keep_freed_memory() {
-#ifdef __GLIBC__
-  mallopt(M_MMAP_THRESHOLD, std::numeric_limits<int>::max());
-  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
-#endif
-}
-
 int backward_command(Session& session, const BackwardCommand& options) {
-  keep_freed_memory();
+  keep_freed_memory();  // as PyTorch does
   check(options.bench.tokens > 1 && options.bench.repeats > 0, ErrorCode::usage,
         "options '--tokens' must be 2 or more and '--repeats' 1 or more");
   const Model model = random_model(shape_of(options.shape), session.seed);
@@ -243,6 +230,7 @@ void add_bench(Command& root, Session& session) {
   backward.on_run([&session, backward_options] { return backward_command(session, *backward_options); });
 
   add_bench_weights(bench, session);
+  add_bench_train(bench, session);
 
   Command& signature = bench.add_command("signature", "one hash of rounded logits over a fixed set of tiny models");
   auto signature_json = std::make_shared<JsonOption>();

@@ -61,6 +61,7 @@ const char* list_title(CircuitKind kind) {
 /// Every head's positivity.
 int list_heads(Session& session, const CircuitCommand& options, CircuitKind kind, WeightsSubject subject) {
   const ModelConfig& config = subject.model.config;
+  require_heads(config);
   const HeadForm form{.raw = options.raw, .offset = options.offset};
   struct Row {
     Index layer, head;

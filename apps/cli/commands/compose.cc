@@ -119,9 +119,9 @@ int compose_command(Session& session, const ComposeCommand& options) {
         "option '--parties': '{}' is not heads or all", options.parties);
   const Ends ends = chosen_ends(options, config);
   check(config.n_layers > 1 || ends.others, ErrorCode::usage,
-        "'{}' has one layer: no head reads what another one wrote; '--parties all' has the embedding, MLPs and the "
+        "'{}' has {}: no head reads what another one wrote; '--parties all' has the embedding, MLPs and the "
         "unembedding",
-        subject.opened.files.argument);
+        subject.opened.files.argument, config.n_layers == 0 ? "no layers" : "one layer");
   Composition all;
   PartyComposition parties;
   {

@@ -194,8 +194,7 @@ int dla_command(Session& session, const Command& command, const DlaCommand& opti
         session.out, "loss without it: what the loss rises by when the part's own logits are taken out; not a sum"));
   for (const std::string& line : dla_assumptions(config, options.readout.value()))
     session.out.write(note(session.out, line));
-  session.out.write(
-      next_line(session, "attn", subject, fmt::format("--head {}", strongest_head(study.attributions.front()))));
+  session.out.write(next_head_line(session, subject, study.attributions.front()));
   return 0;
 }
 

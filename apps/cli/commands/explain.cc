@@ -173,7 +173,8 @@ std::vector<std::string> assumptions(const Subject& subject, const CausalEffects
   if (!causal.values.empty() && subject.model.config.logit_softcap > 0.0)
     lines.emplace_back("ablated logits are those after the soft-cap");
   lines.emplace_back("the lens recomputes the final norm on every layer's state");
-  lines.emplace_back("what a head reads most from is its attention × |v W_O|, as shares");
+  if (!causal.values.empty())
+    lines.emplace_back("what a head reads most from is its attention × |v W_O|, as shares");
   return lines;
 }
 
@@ -221,8 +222,9 @@ void print_screen(Session& session, const Subject& subject, const Explanation& e
       fmt::format("{}  {}rank of {}", title("Logit lens"), wide(out) ? "top prediction of each layer's input, " : "",
                   subject.shown(e.attribution.target.token)),
       lens_lines(session, subject, e.lens))});
-  write({titled(title("Strongest heads"), head_lines(session, subject, e.heads, e.reads, e.causal)),
-         titled(e.mlps.empty() ? "" : title("and MLPs"), mlp_lines(session, e.mlps))});
+  if (subject.model.config.n_layers > 0)
+    write({titled(title("Strongest heads"), head_lines(session, subject, e.heads, e.reads, e.causal)),
+           titled(e.mlps.empty() ? "" : title("and MLPs"), mlp_lines(session, e.mlps))});
   out.write(disagreement_lines(session, e.heads, e.causal));
   out.write(induction_section(session, subject, e.induction));
   if (const auto grid = grid_lines(session, subject.model.config, e.attribution); !grid.empty())
@@ -233,7 +235,7 @@ void print_screen(Session& session, const Subject& subject, const Explanation& e
   out.write(note(out, fmt::format("{} · {} · weights {} (sampled sha256) · {} · seed {}", source.program,
                                   source.arithmetic, source.fingerprint.substr(0, 12),
                                   source.tokenizer.empty() ? "no tokenizer" : source.tokenizer, source.seed)));
-  out.write(next_line(session, "attn", subject, fmt::format("--head {}", strongest_head(e.attribution))));
+  out.write(next_head_line(session, subject, e.attribution));
 }
 
 }  // namespace

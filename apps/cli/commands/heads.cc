@@ -12,6 +12,7 @@
 #include "progress_printer.h"
 #include "prompt.h"
 #include "result_output.h"
+#include "selectors.h"
 #include "subject.h"
 #include "table.h"
 
@@ -218,6 +219,7 @@ int heads_command(Session& session, const HeadsCommand& options) {
   Subject subject;
   subject.opened = open_model(options.model.model);
   subject.model = load_weights(session, subject.opened, options.model);
+  require_heads(subject.model.config);
   if (options.text.given()) return heads_on_text(session, options, subject);
   const ModelConfig& config = subject.model.config;
   const std::vector<PeriodicTokens> sequences = sequences_of(options, session, subject.opened, config);

@@ -1,5 +1,5 @@
 // kirchhoff train: models from text or from a task, in resumable steps.
-#include <algorithm>  // for min
+#include <algorithm>  // for any_of, max, min
 #include <memory>     // for make_shared
 #include <optional>   // for optional
 
@@ -69,33 +69,48 @@ train::TrainingSetup setup_of(const Session& session, const TrainCommand& option
   return setup;
 }
 
-void refuse_beside_resume(const TrainCommand& options) {
-  const std::pair<const char*, bool> given[] = {
-      {"--config", options.config.has_value()}, {"--preset", options.preset.has_value()},
-      {"--data", !options.data.empty()},        {"--steps", options.steps.has_value()},
-      {"--batch", options.batch.has_value()},   {"--context", options.context.has_value()},
-      {"--licence", !options.licence.empty()},  {"--learning-rate", options.learning_rate.has_value()}};
+void refuse_beside_resume(const Session& session, const TrainCommand& options) {
+  const std::pair<const char*, bool> given[] = {{"--config", options.config.has_value()},
+                                                {"--preset", options.preset.has_value()},
+                                                {"--data", !options.data.empty()},
+                                                {"--steps", options.steps.has_value()},
+                                                {"--batch", options.batch.has_value()},
+                                                {"--context", options.context.has_value()},
+                                                {"--licence", !options.licence.empty()},
+                                                {"--learning-rate", options.learning_rate.has_value()},
+                                                {"--seed", session.seed != 0}};
   for (const auto& [name, is_given] : given)
     check(!is_given, ErrorCode::usage, "option '{}': a run that is resumed goes on as it was begun", name);
 }
 
 std::string summary(Session& session, const train::TrainingRun& run, const train::History& history) {
-  Table table({{"step", true},
-               {"tokens", true},
-               {"training loss", true},
-               {"held-out loss", true},
-               {"ICL score", true},
-               {"accuracy", true}});
-  const std::size_t count = history.records.size(), stride = std::max<std::size_t>(1, count / 10);
-  for (std::size_t i = 0; i < count; ++i) {
-    if (i % stride != 0 && i + 1 != count) continue;
-    const train::HistoryRecord& record = history.records[i];
+  const std::vector<train::HistoryRecord>& records = history.records;
+  const auto occurs = [&records](auto&& has) {
+    return std::any_of(records.begin(), records.end(), [&](const train::HistoryRecord& record) {
+      return record.evaluation && has(*record.evaluation);
+    });
+  };
+  // Of a task what it determines counts: the other tokens are random, and how they are spread says nothing.
+  const bool task = occurs([](const train::Evaluation& seen) { return seen.task.has_value(); });
+  const bool in_context = !task && occurs([](const train::Evaluation& seen) { return seen.icl.has_value(); });
+  std::vector<Column> columns{{"step", true}, {"tokens", true}, {"training loss", true}, {"held-out loss", true}};
+  if (in_context) columns.push_back({"ICL score", true});
+  if (task) columns.push_back({"accuracy", true});
+  Table table(std::move(columns));
+  const std::size_t stride = std::max<std::size_t>(1, records.size() / 10);
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    if (i % stride != 0 && i + 1 != records.size()) continue;
+    const train::HistoryRecord& record = records[i];
     const auto* seen = record.evaluation ? &*record.evaluation : nullptr;
-    table.add({std::to_string(record.step), readable_count(record.tokens),
-               record.loss ? fmt::format("{:.3f}", *record.loss) : "",
-               seen ? fmt::format("{:.3f}", seen->loss.value) : "",
-               seen && seen->icl ? fmt::format("{:+.3f}", seen->icl->score.value) : "",
-               seen && seen->task ? fmt::format("{:.1f} %", 100.0 * seen->task->accuracy) : ""});
+    const auto* solved = seen && seen->task ? &*seen->task : nullptr;
+    std::vector<Cell> row{std::to_string(record.step), readable_count(record.tokens),
+                          record.loss ? fmt::format("{:.3f}", *record.loss) : "",
+                          solved ? fmt::format("{:.3f}", solved->loss)
+                          : seen ? fmt::format("{:.3f}", seen->loss.value)
+                                 : ""};
+    if (in_context) row.emplace_back(seen && seen->icl ? fmt::format("{:+.3f}", seen->icl->score.value) : "");
+    if (task) row.emplace_back(solved ? fmt::format("{:.1f} %", 100.0 * solved->accuracy) : "");
+    table.add(std::move(row));
   }
   return fmt::format("{} {} parameters, {} of {} steps\n\n", session.out.paint(Style::title, run.directory()),
                      readable_count(run.count()), run.trainer().step(), run.trainer().options().steps) +
@@ -104,8 +119,14 @@ std::string summary(Session& session, const train::TrainingRun& run, const train
 
 int train_command(Session& session, const TrainCommand& options) {
   check(options.directory.has_value(), ErrorCode::usage, "option '-o': the directory to train in is missing");
+  check(options.until.value_or(0) >= 0, ErrorCode::usage, "option '--until' is {}, expected a step from 0 on",
+        options.until.value_or(0));
+  check(options.minutes >= 0.0, ErrorCode::usage, "option '--minutes' is {}, expected 0 (no limit) or more",
+        options.minutes);
+  check(options.save_every >= 1, ErrorCode::usage, "option '--save-every' is {}, expected 1 or more",
+        options.save_every);
   if (options.resume) {
-    refuse_beside_resume(options);
+    refuse_beside_resume(session, options);
   } else {
     ProgressPrinter printer(session.err, session.quiet);
     train::begin_run(setup_of(session, options), printer.callback());

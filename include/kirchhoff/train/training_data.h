@@ -25,6 +25,7 @@ struct TrainingData {
 struct DataFiles {
   Json facts;  ///< of training.json: what was read, by path, size and hash; of a task its name and sizes
   Index vocabulary = 0, context = 0;
+  TokenId bos = 0;  ///< before every sequence, and between the documents of a text
 };
 
 /// Writes them. Of text: trains the tokenizer unless the config names one, and tokenises. A token file made before may

@@ -21,14 +21,28 @@ struct TrainingSetup {
 };
 
 /// Makes the directory: tokenizer, tokens, and training.json last, so that a directory with it is a whole beginning.
-/// Errors: usage (the directory holds a run already), and those of prepare_data and ModelFormat.
+/// Errors: usage (the directory holds a run, or files that no beginning leaves; another process begins there), and
+/// those of prepare_data and ModelFormat.
 void begin_run(const TrainingSetup& setup, const Progress& progress = {});
 
 /// When to stop before the run's end.
 struct RunLimits {
-  std::optional<Index> until_step;
+  std::optional<Index> until_step{};
   double minutes = 0.0;    ///< of wall clock; 0: no limit
   Index save_every = 200;  ///< steps between saved states, beside those at checkpoints
+};
+
+/// One process at a time trains in a directory: the lock is the operating system's, and goes with the process however
+/// it ends. Errors: usage (another one holds it); io.
+class DirectoryLock {
+ public:
+  explicit DirectoryLock(const std::string& directory);
+  ~DirectoryLock();
+  DirectoryLock(const DirectoryLock&) = delete;
+  DirectoryLock& operator=(const DirectoryLock&) = delete;
+
+ private:
+  int file_;
 };
 
 /// A directory in which a model is trained, step by step:
@@ -40,15 +54,12 @@ struct RunLimits {
 ///   model.safetensors, config.json, tokenizer.json, README.md: the model at the end, with its card
 ///
 /// A crash at any moment loses the steps since the last saved state and nothing else: files appear whole, a state is
-/// replaced only by a later one, and going on repeats the lost steps to the same bits. One process at a time.
+/// replaced only by a later one, and going on repeats the lost steps to the same bits.
 class TrainingRun {
  public:
   /// Opens a directory that begin_run has made and goes to its last saved state. Errors: not_found (no run), format
-  /// (files that do not belong together), usage (another process trains in it).
+  /// (files that are missing or do not belong together), usage (another process trains in it).
   explicit TrainingRun(const std::string& directory);
-  ~TrainingRun();
-  TrainingRun(const TrainingRun&) = delete;
-  TrainingRun& operator=(const TrainingRun&) = delete;
 
   const Trainer& trainer() const { return *trainer_; }
   const TrainingData& data() const { return data_; }
@@ -68,7 +79,7 @@ class TrainingRun {
   void finish() const;
 
   std::string directory_;
-  int lock_ = -1;
+  DirectoryLock lock_;
   Json facts_;  // training.json
   TrainingConfig config_;
   TrainingData data_;
