@@ -164,7 +164,7 @@ int verify_command(Session& session, const VerifyCommand& options) {
 }  // namespace
 
 void add_model(Command& root, Session& session) {
-  Command& model = root.add_command("model", "facts about a model; comparison with values computed elsewhere");
+  Command& model = root.add_command("model", "facts about a model, comparison with values computed elsewhere, export");
 
   Command& info = model.add_command("info", "what a model is, what was folded when it was loaded, its tokenizer");
   auto info_options = std::make_shared<InfoCommand>();
@@ -184,6 +184,8 @@ void add_model(Command& root, Session& session) {
   verify.option("--tolerance", "X", verify_options->tolerance, "largest relative error that passes (default 2e-5)");
   verify_options->json.declare(verify);
   verify.on_run([&session, verify_options] { return verify_command(session, *verify_options); });
+
+  add_model_export(model, session);
 }
 
 }  // namespace kirchhoff::cli
