@@ -22,6 +22,7 @@ struct OptionSpec {
   bool positional = false;
   bool required = false;
   std::vector<std::string> choices;  ///< the only values, if there are just a few
+  bool several = false;              ///< an argument that may be given again and again
   /// "-n", "--tokens"
   std::vector<std::string> flags() const;
 };
@@ -66,6 +67,9 @@ class Command {
   void argument(const std::string& name, T& target, const std::string& help, bool required = true) {
     add({name, "", help, true, required, {}}, [&target, name](const std::string& text) { assign(target, text, name); });
   }
+
+  /// One or more.
+  void arguments(const std::string& name, std::vector<std::string>& targets, std::string help);
 
   void on_run(std::function<int()> body) { run_ = std::move(body); }
   /// Free text under the options: examples, remarks.
