@@ -57,7 +57,7 @@ PhaseFinding find_phase_change(const train::History& history) {
   const double total = moments.back().score - moments.front().score;
   if (total > -kPhaseLeast)
     return {std::nullopt,
-            fmt::format("the in-context-learning score falls by {:.3f} nats, {} are needed", -total, kPhaseLeast)};
+            fmt::format("the in-context-learning score falls by {:.3f} nats, {} are needed", 0.0 - total, kPhaseLeast)};
   const std::optional<FirstHead> head = first_induction_head(history);
   if (!head)
     return {std::nullopt,
