@@ -106,14 +106,14 @@ Range Range::padded(double share) const {
 }
 
 void draw_axes(Canvas& canvas, const Box& box, const Scale& x, const Scale& y, const std::string& x_name,
-               const std::string& y_name) {
+               const std::string& y_name, bool x_numbers) {
   const double bottom = box.y + box.height, right = box.x + box.width;
   TextStyle style = kTick;
   style.align = Align::centre;
   for (const double tick : x.ticks()) {
     const double at = x(tick);
     canvas.line({at, box.y}, {at, bottom}, kGrid, 0.6);
-    canvas.text({at, bottom + 14.0}, number(tick), style);
+    if (x_numbers) canvas.text({at, bottom + 14.0}, number(tick), style);
   }
   style.align = Align::right;
   for (const double tick : y.ticks()) {
@@ -132,6 +132,7 @@ constexpr double kKeyLine = 17.0;
 
 void draw_key(Canvas& canvas, XY origin, const std::vector<std::string>& names) {
   for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i].empty()) continue;
     const double y = origin.y + kKeyLine * (static_cast<double>(i) + 0.5);
     canvas.dot({origin.x + 6.0, y}, 4.0, series_colour(i));
     canvas.text({origin.x + 16.0, y + 4.0}, names[i]);

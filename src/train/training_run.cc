@@ -1,15 +1,9 @@
 #include "kirchhoff/train/training_run.h"
 
-#include <fcntl.h>     // for open
-#include <sys/file.h>  // for flock
-#include <unistd.h>    // for close
-
 #include <algorithm>   // for find
 #include <bit>         // for bit_cast
-#include <cerrno>      // for errno, EWOULDBLOCK
 #include <charconv>    // for from_chars
 #include <chrono>      // for steady_clock
-#include <cstring>     // for strerror
 #include <filesystem>  // for create_directories, exists, remove_all, rename
 #include <utility>     // for move
 
@@ -41,6 +35,11 @@ void make_directories(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
   check(!error, ErrorCode::io, "cannot make the directory '{}': {}", path, error.message());
+}
+
+/// One process at a time begins or trains in a directory.
+io::FileLock lock_of(const std::string& directory) {
+  return {directory, fmt::format("'{}': another process trains in this directory", directory)};
 }
 
 /// Refuses a directory with files that training would write over, or that a reader would take for its own. What a
@@ -120,7 +119,7 @@ void begin_run(const TrainingSetup& setup, const Progress& progress) {
   // Before minutes go into the data. What the model takes from them is 1 token and 2 positions here.
   check_model(completed(setup.config.model, path, 1, 2, 0), path, 2, options);
   make_directories(directory);
-  const DirectoryLock lock(directory);
+  const io::FileLock lock = lock_of(directory);
   check_unused(directory);
   const DataFiles files = prepare_data(setup.config, setup.data, directory, progress);
   const Json model = completed(setup.config.model, path, files.vocabulary, files.context, files.bos);
@@ -136,21 +135,10 @@ void begin_run(const TrainingSetup& setup, const Progress& progress) {
   io::write_whole_file(facts_path(directory), facts.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-DirectoryLock::DirectoryLock(const std::string& directory)
-    : file_(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  check(file_ >= 0, ErrorCode::not_found, "the directory '{}' cannot be opened: {}", directory, std::strerror(errno));
-  if (flock(file_, LOCK_EX | LOCK_NB) == 0) return;
-  const int reason = errno;
-  close(file_);
-  check(reason != EWOULDBLOCK, ErrorCode::usage, "'{}': another process trains in this directory", directory);
-  fail(ErrorCode::io, "the directory '{}' cannot be locked: {}", directory, std::strerror(reason));
-}
-
-DirectoryLock::~DirectoryLock() { close(file_); }
-
-TrainingRun::TrainingRun(const std::string& directory) : directory_(directory), lock_(directory) {
+TrainingRun::TrainingRun(const std::string& directory) : directory_(directory) {
   const std::string path = facts_path(directory);
   check(exists(path), ErrorCode::not_found, "'{}' holds no training: there is no training.json", directory);
+  lock_ = lock_of(directory);
   facts_ = io::read_json_file(path, {.object_at_top = true});
   for (const char* key : {"model", "data", "training"})
     check(facts_.contains(key) && facts_[key].is_object(), ErrorCode::format, "'{}': key '{}' is missing", path, key);

@@ -5,6 +5,7 @@
 #include <vector>      // for vector
 
 #include "kirchhoff/base/progress.h"
+#include "kirchhoff/io/file_lock.h"
 #include "kirchhoff/train/history.h"
 #include "kirchhoff/train/trainer.h"
 #include "kirchhoff/train/training_data.h"
@@ -32,19 +33,6 @@ struct RunLimits {
   Index save_every = 200;  ///< steps between saved states, beside those at checkpoints
 };
 
-/// One process at a time trains in a directory: the lock is the operating system's, and goes with the process however
-/// it ends. Errors: usage (another one holds it); io.
-class DirectoryLock {
- public:
-  explicit DirectoryLock(const std::string& directory);
-  ~DirectoryLock();
-  DirectoryLock(const DirectoryLock&) = delete;
-  DirectoryLock& operator=(const DirectoryLock&) = delete;
-
- private:
-  int file_;
-};
-
 /// A directory in which a model is trained, step by step:
 ///
 ///   training.json     model, data, options: what the run is
@@ -60,6 +48,8 @@ class TrainingRun {
   /// Opens a directory that begin_run has made and goes to its last saved state. Errors: not_found (no run), format
   /// (files that are missing or do not belong together), usage (another process trains in it).
   explicit TrainingRun(const std::string& directory);
+  TrainingRun(const TrainingRun&) = delete;
+  TrainingRun& operator=(const TrainingRun&) = delete;
 
   const Trainer& trainer() const { return *trainer_; }
   const TrainingData& data() const { return data_; }
@@ -79,7 +69,7 @@ class TrainingRun {
   void finish() const;
 
   std::string directory_;
-  DirectoryLock lock_;
+  io::FileLock lock_;
   Json facts_;  // training.json
   TrainingConfig config_;
   TrainingData data_;
