@@ -1,9 +1,5 @@
 #include "kirchhoff/engine/bench.h"
 
-#ifdef __GLIBC__
-#endif
-
-#include <limits>  // for numeric_limits
 #include <memory>  // for make_shared
 
 #include "commands.h"
