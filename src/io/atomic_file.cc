@@ -1,4 +1,4 @@
-#include "io/atomic_file.h"
+#include "kirchhoff/io/atomic_file.h"
 
 #include <algorithm>  // for min
 #include <cerrno>     // for errno

@@ -1,8 +1,8 @@
 #include <algorithm>  // for min
 #include <set>        // for set
 
-#include "io/sha256.h"
 #include "kirchhoff/io/model_files.h"
+#include "kirchhoff/io/sha256.h"
 
 namespace kirchhoff::io {
 

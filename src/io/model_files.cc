@@ -9,12 +9,12 @@
 #include "io/json_tensors.h"
 #include "io/llama2c.h"
 #include "io/printable.h"
-#include "io/sha256.h"
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/base/progress.h"
 #include "kirchhoff/io/json_file.h"
 #include "kirchhoff/io/numpy_file.h"
 #include "kirchhoff/io/safetensors.h"
+#include "kirchhoff/io/sha256.h"
 #include "kirchhoff/io/sharded.h"
 #include "kirchhoff/io/torch_file.h"
 

@@ -4,11 +4,11 @@
 
 #include <unordered_set>  // for unordered_set
 
-#include "io/atomic_file.h"
 #include "io/printable.h"
 #include "io/utf8.h"
 #include "io/zip_writer.h"
 #include "kirchhoff/base/error.h"
+#include "kirchhoff/io/atomic_file.h"
 
 namespace kirchhoff::io {
 namespace {

@@ -1,6 +1,6 @@
 #include "kirchhoff/io/whole_file.h"
 
-#include "io/atomic_file.h"
+#include "kirchhoff/io/atomic_file.h"
 
 namespace kirchhoff::io {
 

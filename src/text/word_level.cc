@@ -2,10 +2,12 @@
 
 #include <algorithm>  // for any_of
 #include <set>        // for set
+#include <utility>    // for move
 
 #include "kirchhoff/base/error.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
+#include "text/write_tokenizer.h"
 
 namespace kirchhoff::text {
 namespace {
@@ -33,14 +35,6 @@ void check_words(const std::vector<std::string>& words, TokenId bos) {
         "BOS is word {} of a vocabulary of {} words", bos, words.size());
 }
 
-/// "single" and "pair" of a TemplateProcessing: BOS once, then the text or texts.
-ordered_json template_of(const std::string& bos, bool pair) {
-  ordered_json parts = {{{"SpecialToken", {{"id", bos}, {"type_id", 0}}}}};
-  parts.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
-  if (pair) parts.push_back({{"Sequence", {{"id", "B"}, {"type_id", 1}}}});
-  return parts;
-}
-
 }  // namespace
 
 TokenizerFiles word_level_files(const std::vector<std::string>& words, TokenId bos) {
@@ -48,33 +42,14 @@ TokenizerFiles word_level_files(const std::vector<std::string>& words, TokenId b
   const std::string& name = words[static_cast<std::size_t>(bos)];
   ordered_json vocabulary = ordered_json::object();
   for (std::size_t id = 0; id < words.size(); ++id) vocabulary.emplace(words[id], id);
-  ordered_json post_processor = {{"type", "TemplateProcessing"}};
-  post_processor["single"] = template_of(name, false);
-  post_processor["pair"] = template_of(name, true);
-  post_processor["special_tokens"][name] = {
-      {"id", name}, {"ids", ordered_json::array({bos})}, {"tokens", ordered_json::array({name})}};
   // WordLevel must name an unknown token. One that the vocabulary lacks makes unknown words errors.
   std::string unknown = "[UNK]";
   while (vocabulary.contains(unknown)) unknown = "[" + unknown + "]";
-  ordered_json root = {{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr}};
-  root["added_tokens"] = ordered_json::array();
-  root["added_tokens"].push_back({{"id", bos},
-                                  {"content", name},
-                                  {"single_word", false},
-                                  {"lstrip", false},
-                                  {"rstrip", false},
-                                  {"normalized", false},
-                                  {"special", true}});
-  root["normalizer"] = nullptr;
-  root["pre_tokenizer"] = {{"type", "WhitespaceSplit"}};
-  root["post_processor"] = std::move(post_processor);
-  root["decoder"] = nullptr;  // words with a space between them
-  root["model"] = {{"type", "WordLevel"}, {"vocab", std::move(vocabulary)}, {"unk_token", unknown}};
-  ordered_json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
-                         {"bos_token", name},
-                         {"add_bos_token", true},
-                         {"clean_up_tokenization_spaces", false}};
-  return {root.dump(2) + "\n", config.dump(2) + "\n"};
+  return write_tokenizer({.special = {{bos, name}},
+                          .bos = {bos, name},
+                          .pre_tokenizer = {{"type", "WhitespaceSplit"}},
+                          .decoder = nullptr,  // words with a space between them
+                          .model = {{"type", "WordLevel"}, {"vocab", std::move(vocabulary)}, {"unk_token", unknown}}});
 }
 
 }  // namespace kirchhoff::text

@@ -3,14 +3,9 @@
 #include <vector>  // for vector
 
 #include "kirchhoff/text/tokenizer.h"
+#include "kirchhoff/text/tokenizer_files.h"
 
 namespace kirchhoff::text {
-
-/// The two files of a tokenizer, as Hugging Face's libraries and make_tokenizer() read them.
-struct TokenizerFiles {
-  std::string tokenizer_json;
-  std::string tokenizer_config_json;
-};
 
 /// A vocabulary of whole words, entry i having id i: texts are words with white space between them ("BOS 3 5 ="). The
 /// word `bos` is special and is put before every text; a word that the list lacks is an error of both readers.

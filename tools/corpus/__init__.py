@@ -1,0 +1,1 @@
+"""The training corpus: what is read (sources), how a format becomes text (formats), how text is cleaned (clean)."""
