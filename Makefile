@@ -3,7 +3,7 @@
 #   make test    installs what is missing, builds, runs everything that must be green
 # Each target installs the packages (packages.txt) it needs; CMakePresets.json has the builds for those who prefer cmake.
 .DEFAULT_GOAL := build
-.PHONY: demo test deps build models bench bench-peers format tidy install clean help
+.PHONY: reproduce demo test deps build models bench bench-peers format tidy install clean help
 
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local

@@ -9,8 +9,10 @@
 namespace kirchhoff::cli {
 
 void ModelOptions::declare(Command& command, bool required) {
-  command.argument("MODEL", model, "a model: a directory, a GGUF file, a state dict, a name in the Hub cache, or attn-only-2l, which ships",
-                   required);
+  command.argument(
+      "MODEL", model,
+      "a model: a directory, a GGUF file, a state dict, a name in the Hub cache, or attn-only-2l, which ships",
+      required);
   declare_options(command);
 }
 
