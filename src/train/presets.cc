@@ -51,6 +51,13 @@ Json on_task(Json model, Json task, Index steps) {
             {"evaluations", {{"every", 100}, {"per_doubling", 1}}}}}};
 }
 
+/// The model that ships with Kirchhoff (share/kirchhoff/attn-only-2l).
+Json shipped() {
+  Json config = on_text(lens_model(2, 320, 10), Index{30000000}, 512);
+  config["training"]["weight_decay"] = 0.05;
+  return config;
+}
+
 struct Preset {
   const char* name;
   Json (*config)();
@@ -61,7 +68,7 @@ constexpr Index kMillion = 1000000;
 const Preset kPresets[] = {
     {"attn-only-0l", [] { return on_text(lens_model(0, 256, 8), 10 * kMillion); }},
     {"attn-only-1l", [] { return on_text(lens_model(1, 256, 8), 20 * kMillion); }},
-    {"attn-only-2l", [] { return on_text(lens_model(2, 256, 8), 30 * kMillion); }},
+    {"attn-only-2l", shipped},
     {"attn-only-3l", [] { return on_text(lens_model(3, 256, 8), 30 * kMillion); }},
     {"smeared-1l",
      [] {
