@@ -17,7 +17,7 @@ INTRINSICS = r"(?:imm|x86|avx512f|avx|emm|xmm|amx\w*)intrin\.h|cpuid\.h|arm_neon
 HEADER_PLACES = [
     (r"[a-z_]+", None),  # the C++ standard library: no directory, no suffix
     (r"fmt/.*", None),
-    (r"nlohmann/json(_fwd)?\.hpp", ["src/io/", "src/text/", "src/model/", "src/study/", "src/train/", "src/reproduce/", "include/kirchhoff/io/",
+    (r"nlohmann/json(_fwd)?\.hpp", ["src/io/", "src/text/", "src/model/", "src/study/", "src/train/", "include/kirchhoff/io/",
                                     "include/kirchhoff/text/", "include/kirchhoff/model/", "include/kirchhoff/study/",
                                     "apps/"]),
     (r"(oneapi/)?dnnl.*|omp\.h", ["src/kernels/gemm_onednn"]),

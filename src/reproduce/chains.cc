@@ -10,8 +10,8 @@ namespace kirchhoff::reproduce {
 std::vector<std::string> experiment_names() { return {"framework", "induction"}; }
 
 Chain experiment(std::string_view name, const ExperimentOptions& options) {
-  if (name == "framework") return framework_chain(options);
-  if (name == "induction") return induction_chain(options);
+  if (name == "framework") return framework_chain(options.data, options.quick, framework_plan(options.quick));
+  if (name == "induction") return induction_chain(options.data, options.quick, induction_plan(options.quick));
   fail(ErrorCode::usage, "'{}' is no experiment, expected {}", name, fmt::join(experiment_names(), " or "));
 }
 

@@ -1,18 +1,18 @@
 #include "reproduce/framework.h"
 
-#include "reproduce/framework_stages.h"
+#include <utility>  // for move
 
 namespace kirchhoff::reproduce {
 namespace {
 
-/// A chain's sizes. Times are of two idle cores at about 180 GFLOP/s; a token costs 6 (V d + 4 L d^2) operations and
-/// its attention.
-struct FrameworkPlan {
-  Scale scale;
-  Index tokens[3];  ///< for the models of 0, 1 and 2 layers
-  double minutes[3];
-  FrameworkSizes sizes;
-};
+Json sizes_json(const FrameworkSizes& sizes) {
+  return {{"windows", sizes.windows},
+          {"text_windows", sizes.text_windows},
+          {"queries", sizes.queries},
+          {"context", sizes.context}};
+}
+
+}  // namespace
 
 FrameworkPlan framework_plan(bool quick) {
   constexpr Index kMillion = 1000000;
@@ -34,20 +34,10 @@ FrameworkPlan framework_plan(bool quick) {
           .sizes = {.windows = 128, .text_windows = 32, .queries = 128, .context = 128}};
 }
 
-Json sizes_json(const FrameworkSizes& sizes) {
-  return {{"windows", sizes.windows},
-          {"text_windows", sizes.text_windows},
-          {"queries", sizes.queries},
-          {"context", sizes.context}};
-}
-
-}  // namespace
-
-Chain framework_chain(const ExperimentOptions& options) {
-  const FrameworkPlan plan = framework_plan(options.quick);
+Chain framework_chain(const std::vector<std::string>& data, bool quick, const FrameworkPlan& plan) {
   const FrameworkSizes sizes = plan.sizes;
-  Chain chain{.name = "framework", .quick = options.quick, .stages = {}};
-  chain.stages.push_back(corpus_stage(options.data, plan.scale));
+  Chain chain{.name = "framework", .quick = quick, .stages = {}};
+  chain.stages.push_back(corpus_stage(data, plan.scale));
   for (Index layers = 0; layers < 3; ++layers) {
     const ModelKind kind{.layers = layers};
     const auto i = static_cast<std::size_t>(layers);
@@ -61,7 +51,7 @@ Chain framework_chain(const ExperimentOptions& options) {
                             .summary = summary,
                             .inputs = std::move(inputs),
                             .settings = sizes_json(sizes),
-                            .minutes = options.quick ? 0.1 : 0.5,
+                            .minutes = quick ? 0.1 : 0.5,
                             .published = true,
                             .run = analysis});
   };

@@ -1,18 +1,21 @@
 #include "reproduce/induction.h"
 
-#include "reproduce/induction_stages.h"
+#include <algorithm>  // for max
+#include <utility>    // for move
 
 namespace kirchhoff::reproduce {
 namespace {
 
-/// A chain's sizes, as in framework.cc; matrices this small run at about two thirds of the rate.
-struct InductionPlan {
-  Scale scale;
-  Index tokens = 0;
-  Index seeds = 1;
-  double minutes_of_layer = 0.0, minutes_of_rest = 0.0;  ///< of a training
-  InductionSizes sizes;
-};
+/// Dense where something happens: the first steps by halves of octaves, then all along.
+train::TrainingConfig config_of(const InductionPlan& plan, const InductionRun& run) {
+  train::TrainingConfig config = text_model(plan.scale, run.kind, plan.tokens, run.seed);
+  train::TrainingOptions& training = config.training;
+  training.checkpoints = {.every = std::max<Index>(1, training.steps / 20), .per_doubling = 2};
+  training.evaluations = {.every = std::max<Index>(1, training.steps / 100), .per_doubling = 2};
+  return config;
+}
+
+}  // namespace
 
 InductionPlan induction_plan(bool quick) {
   constexpr Index kMillion = 1000000;
@@ -45,22 +48,10 @@ InductionPlan induction_plan(bool quick) {
           .sizes = {.windows = 512, .ablation_windows = 128, .context = 128}};
 }
 
-/// Dense where something happens: the first steps by halves of octaves, then all along.
-train::TrainingConfig config_of(const InductionPlan& plan, const InductionRun& run) {
-  train::TrainingConfig config = text_model(plan.scale, run.kind, plan.tokens, run.seed);
-  train::TrainingOptions& training = config.training;
-  training.checkpoints = {.every = std::max<Index>(1, training.steps / 20), .per_doubling = 2};
-  training.evaluations = {.every = std::max<Index>(1, training.steps / 100), .per_doubling = 2};
-  return config;
-}
-
-}  // namespace
-
-Chain induction_chain(const ExperimentOptions& options) {
-  const InductionPlan plan = induction_plan(options.quick);
+Chain induction_chain(const std::vector<std::string>& data, bool quick, const InductionPlan& plan) {
   const InductionSizes sizes = plan.sizes;
-  Chain chain{.name = "induction", .quick = options.quick, .stages = {}};
-  chain.stages.push_back(corpus_stage(options.data, plan.scale));
+  Chain chain{.name = "induction", .quick = quick, .stages = {}};
+  chain.stages.push_back(corpus_stage(data, plan.scale));
   std::vector<InductionRun> runs;
   for (std::uint64_t seed = 0; seed < static_cast<std::uint64_t>(plan.seeds); ++seed)
     for (const ModelKind& kind : {ModelKind{1, false}, {2, false}, {3, false}, {1, true}}) runs.push_back({kind, seed});
@@ -82,7 +73,7 @@ Chain induction_chain(const ExperimentOptions& options) {
     add({.name = "losses/" + run.name(),
          .summary = "losses of single tokens at each checkpoint",
          .inputs = {kCorpusStage, "train/" + run.name()},
-         .minutes = options.quick ? 0.1 : 1.2,
+         .minutes = quick ? 0.1 : 1.2,
          .published = false,
          .run = [name = run.name(), sizes](const StageRun& stage) {
            return losses_at_checkpoints(stage, name, sizes);
@@ -103,7 +94,7 @@ Chain induction_chain(const ExperimentOptions& options) {
     add({.name = "ablations/" + run.name(),
          .summary = "heads ablated with patterns kept",
          .inputs = {kCorpusStage, "train/" + run.name(), "curves", "losses/" + run.name()},
-         .minutes = options.quick ? 0.05 : 0.4,
+         .minutes = quick ? 0.05 : 0.4,
          .published = true,
          .run = [name = run.name(), reference = InductionRun{{2, false}, run.seed}.name(),
                  sizes](const StageRun& stage) { return ablated_heads(stage, name, reference, sizes); }});

@@ -3,6 +3,7 @@
 #include <string>  // for string
 #include <vector>  // for vector
 
+#include "kirchhoff/base/error.h"
 #include "kirchhoff/engine/run.h"
 #include "kirchhoff/model/corpus.h"
 #include "kirchhoff/reproduce/chain.h"
