@@ -111,6 +111,15 @@ void Command::add(OptionSpec spec, Store store, bool repeats) {
   options_.push_back(std::move(spec));
 }
 
+void Command::arguments(const std::string& name, std::vector<std::string>& targets, std::string help) {
+  const CLI::callback_t store = [&targets](const CLI::results_t& results) {
+    targets = results;
+    return true;
+  };
+  app_->add_option(name, store)->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args();
+  options_.push_back({name, "", std::move(help), true, true, {}, true});
+}
+
 std::string Command::long_name(const std::string& names) { return split(names, ',').back(); }
 
 std::string Command::path() const { return parent_ ? parent_->path() + " " + name_ : name_; }

@@ -22,6 +22,7 @@ struct OptionSpec {
   bool positional = false;
   bool required = false;
   std::vector<std::string> choices;  ///< the only values, if there are just a few
+  bool several = false;              ///< an argument that may be given again and again
   /// "-n", "--tokens"
   std::vector<std::string> flags() const;
 };
@@ -70,6 +71,8 @@ class Command {
   /// An option that may be repeated, one value each.
   void list(const std::string& names, const std::string& value, std::vector<std::string>& target,
             const std::string& help);
+  /// One or more.
+  void arguments(const std::string& name, std::vector<std::string>& targets, std::string help);
 
   void on_run(std::function<int()> body) { run_ = std::move(body); }
   /// Free text under the options: examples, remarks.

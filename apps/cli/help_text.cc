@@ -49,7 +49,9 @@ std::string usage_line(const Command& command) {
   if (!command.commands().empty()) return line + " COMMAND ...";
   line += " [options]";
   for (const OptionSpec& spec : command.options())
-    if (spec.positional) line += spec.required ? fmt::format(" {}", spec.names) : fmt::format(" [{}]", spec.names);
+    if (spec.positional)
+      line += fmt::format(" {}{}{}{}", spec.required ? "" : "[", spec.names, spec.several ? "..." : "",
+                          spec.required ? "" : "]");
   return line;
 }
 

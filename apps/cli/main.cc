@@ -22,6 +22,7 @@ void add_commands(Command& root, Session& session) {
   add_heads(root, session);
   add_terms(root, session);
   add_icl(root, session);
+  add_curves(root, session);
   add_ablate(root, session);
   add_patch(root, session);
   add_ov(root, session);

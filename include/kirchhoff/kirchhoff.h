@@ -93,6 +93,7 @@
 #include "kirchhoff/study/flow_json.h"
 #include "kirchhoff/study/head_roles.h"
 #include "kirchhoff/study/induction_story.h"
+#include "kirchhoff/study/learning_curves.h"
 #include "kirchhoff/study/party_json.h"
 #include "kirchhoff/study/patch_json.h"
 #include "kirchhoff/study/path_json.h"

@@ -22,5 +22,6 @@ std::unique_ptr<Body> body_of(const Bars& bars);
 std::unique_ptr<Body> body_of(const Bipartite& diagram);
 std::unique_ptr<Body> body_of(const CellGrid& grid);
 std::unique_ptr<Body> body_of(const Curves& curves);
+std::unique_ptr<Body> body_of(const CurvePanels& panels);
 
 }  // namespace kirchhoff::draw

@@ -135,6 +135,14 @@ void Canvas::curve(const std::vector<XY>& points, Colour colour, double width) {
   cairo_->stroke(colour, width);
 }
 
+void Canvas::area(const std::vector<XY>& border, Colour colour, double opacity) {
+  cairo_new_path(cairo_->context);
+  for (const XY& point : border) cairo_line_to(cairo_->context, point.x, point.y);
+  cairo_close_path(cairo_->context);
+  cairo_->source(colour, opacity);
+  cairo_fill(cairo_->context);
+}
+
 void Canvas::dot(XY centre, double radius, Colour colour, double opacity) {
   cairo_->source(colour, opacity);
   cairo_new_path(cairo_->context);

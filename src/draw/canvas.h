@@ -48,6 +48,8 @@ class Canvas {
   void hatch(const Box& box);
   void line(XY from, XY to, Colour colour, double width = 1.0, bool dashed = false);
   void curve(const std::vector<XY>& points, Colour colour, double width);
+  /// The inside of a closed line.
+  void area(const std::vector<XY>& border, Colour colour, double opacity);
   void dot(XY centre, double radius, Colour colour, double opacity = 1.0);
   void text(XY at, const std::string& text, const TextStyle& style = {});
 

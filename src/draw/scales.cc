@@ -106,14 +106,14 @@ Range Range::padded(double share) const {
 }
 
 void draw_axes(Canvas& canvas, const Box& box, const Scale& x, const Scale& y, const std::string& x_name,
-               const std::string& y_name) {
+               const std::string& y_name, bool x_numbers) {
   const double bottom = box.y + box.height, right = box.x + box.width;
   TextStyle style = kTick;
   style.align = Align::centre;
   for (const double tick : x.ticks()) {
     const double at = x(tick);
     canvas.line({at, box.y}, {at, bottom}, kGrid, 0.6);
-    canvas.text({at, bottom + 14.0}, number(tick), style);
+    if (x_numbers) canvas.text({at, bottom + 14.0}, number(tick), style);
   }
   style.align = Align::right;
   for (const double tick : y.ticks()) {

@@ -51,7 +51,7 @@ struct Range {
 
 /// A frame with ticks, numbers and the axes' names around `box`: x below, y at the left.
 void draw_axes(Canvas& canvas, const Box& box, const Scale& x, const Scale& y, const std::string& x_name,
-               const std::string& y_name);
+               const std::string& y_name, bool x_numbers = true);
 /// How much room they take to the left of the box and below it.
 inline constexpr double kAxisLeft = 64.0, kAxisBelow = 40.0;
 

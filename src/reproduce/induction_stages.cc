@@ -3,15 +3,15 @@
 #include <algorithm>   // for max, sort
 #include <cmath>       // for round
 #include <filesystem>  // for directory_iterator
+#include <numeric>     // for iota
 
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/model/load.h"
 #include "kirchhoff/observe/in_context.h"
 #include "kirchhoff/reproduce/loss_trajectory.h"
 #include "kirchhoff/study/ablation_study.h"
-#include "kirchhoff/study/circuit_json.h"
 #include "kirchhoff/study/head_roles.h"
-#include "kirchhoff/train/history.h"
+#include "kirchhoff/study/learning_curves.h"
 
 namespace kirchhoff::reproduce {
 namespace {
@@ -51,62 +51,23 @@ std::size_t nearest(const Json& steps, Index step) {
   return found;
 }
 
-const train::HeadEvaluation* best(const train::Evaluation& evaluation, double train::HeadEvaluation::*score) {
-  const train::HeadEvaluation* found = nullptr;
-  for (const train::HeadEvaluation& head : evaluation.heads)
-    if (found == nullptr || head.*score > found->*score) found = &head;
-  return found;
+std::string title_of(const ModelKind& kind) {
+  return fmt::format("{} layer{}{}", kind.layers, kind.layers == 1 ? "" : "s", kind.smeared ? ", smeared keys" : "");
 }
 
-Json curves_of(const std::string& directory, const InductionRun& of) {
-  const train::History history = train::read_history(directory + "/history.jsonl");
-  std::vector<Index> steps;
-  std::vector<double> matching;
-  Json curves = {{"kind", of.kind.name()}, {"seed", of.seed}};
-  for (const char* key : {"steps", "tokens", "loss", "icl", "prefix_matching", "previous_token"})
-    curves[key] = Json::array();
-  for (const train::HistoryRecord& record : history.records) {
-    if (!record.evaluation) continue;
-    const train::Evaluation& seen = *record.evaluation;
-    const train::HeadEvaluation* by_matching = best(seen, &train::HeadEvaluation::prefix_matching);
-    const train::HeadEvaluation* by_previous = best(seen, &train::HeadEvaluation::previous_token);
-    steps.push_back(record.step);
-    matching.push_back(by_matching != nullptr ? by_matching->prefix_matching : 0.0);
-    curves["steps"].push_back(record.step);
-    curves["tokens"].push_back(record.tokens);
-    curves["loss"].push_back(seen.loss.value);
-    curves["icl"].push_back(seen.icl ? Json(seen.icl->score.value) : Json(nullptr));
-    curves["prefix_matching"].push_back(matching.back());
-    curves["previous_token"].push_back(by_previous != nullptr ? by_previous->previous_token : 0.0);
-  }
-  check(!steps.empty(), ErrorCode::format, "'{}/history.jsonl' holds no evaluation", directory);
-  const train::HistoryRecord* last = nullptr;
-  for (const train::HistoryRecord& record : history.records)
-    if (record.evaluation) last = &record;
-  curves["heads"] = Json::array();
-  for (const train::HeadEvaluation& head : last->evaluation->heads)
-    curves["heads"].push_back({{"head", head_node(head.layer, head.head)},
-                               {"layer", head.layer},
-                               {"index", head.head},
-                               {"prefix_matching", head.prefix_matching},
-                               {"previous_token", head.previous_token},
-                               {"copying", head.copying ? Json(*head.copying) : Json(nullptr)}});
-  const PhaseChange phase = phase_change(steps, matching);
-  curves["final_prefix_matching"] = phase.final_value;
-  curves["phase"] = nullptr;
-  if (phase.final_value < kRoleScore) return curves;
-  const auto icl_at = [&](Index step) {
-    const auto at = static_cast<std::size_t>(std::find(steps.begin(), steps.end(), step) - steps.begin());
-    return curves["icl"][at].is_null() ? 0.0 : curves["icl"][at].get<double>();
-  };
-  const double end = icl_at(steps.back());
-  curves["phase"] = {
-      {"from", phase.from},
-      {"to", phase.to},
-      {"icl_before", icl_at(phase.from)},
-      {"icl_after", icl_at(phase.to)},
-      {"share_of_icl", end != 0.0 ? Json((icl_at(phase.to) - icl_at(phase.from)) / end) : Json(nullptr)}};
-  return curves;
+/// The entry of a list of {"run": ..} that is of this run.
+const Json& entry_of(const Json& list, const std::string& run) {
+  for (const Json& entry : list)
+    if (entry.at("run") == run) return entry;
+  fail(ErrorCode::internal, "no curves of '{}'", run);
+}
+
+/// Heads of the last moment of a run, layer by layer.
+std::vector<double> prefix_matching_of(const Json& curves, const std::string& run) {
+  std::vector<double> scores;
+  for (const Json& head : curves.at("heads"))
+    if (head.at("run") == run) scores.push_back(head.at("prefix_matching").get<double>());
+  return scores;
 }
 
 }  // namespace
@@ -129,8 +90,28 @@ Json losses_at_checkpoints(const StageRun& run, const std::string& name, const I
 }
 
 Json curves_of_runs(const StageRun& run, const std::vector<InductionRun>& runs) {
-  Json result;
-  for (const InductionRun& of : runs) result["runs"][of.name()] = curves_of(model_directory(run, of.name()), of);
+  std::vector<TrainingRun> trainings;
+  for (const InductionRun& of : runs) trainings.push_back(read_training_run(model_directory(run, of.name())));
+  Json result = to_json(group_runs(trainings));
+  Json last = Json::array(), kinds = Json::array();
+  for (const Json& head : result["heads"])
+    if (head["step"] == entry_of(result["runs"], head["run"].get<std::string>())["step"]) last.push_back(head);
+  result["heads"] = std::move(last);
+  for (const InductionRun& of : runs) {
+    Json* kind = nullptr;
+    for (Json& known : kinds)
+      if (known["kind"] == of.kind.name()) kind = &known;
+    if (kind == nullptr) {
+      kinds.push_back({{"kind", of.kind.name()},
+                       {"title", title_of(of.kind)},
+                       {"group", entry_of(result["runs"], of.name())["group"]},
+                       {"runs", Json::array()}});
+      kind = &kinds.back();
+    }
+    (*kind)["runs"].push_back(of.name());
+  }
+  for (Json& of : result["runs"]) of.erase("path");  // says where somebody worked, not what came out
+  result["kinds"] = std::move(kinds);
   return result;
 }
 
@@ -154,8 +135,7 @@ Json loss_plane(const StageRun& run, const std::vector<InductionRun>& runs) {
 Json ablated_heads(const StageRun& run, const std::string& name, const std::string& reference,
                    const InductionSizes& sizes) {
   const Model model = load_model(model_directory(run, name));
-  const Json& curves = run.inputs.at("curves").at("runs");
-  const Json& own = curves.at(name);
+  const Json& curves = run.inputs.at("curves");
   const std::vector<Tokens> all = held_out_windows(run, sizes.context, sizes.windows);
   const std::vector<Tokens> windows = spread(all, sizes.ablation_windows);
   AblationStudyOptions options;
@@ -168,11 +148,12 @@ Json ablated_heads(const StageRun& run, const std::string& name, const std::stri
   // first checkpoint to the last one where there is none at all.
   const Json& losses = run.inputs.at("losses/" + name);
   const Json& steps = losses.at("steps");
-  const Json& phase = own.at("phase").is_null() ? curves.at(reference).at("phase") : own.at("phase");
+  const Json& own = entry_of(curves.at("runs"), name).at("phase_change");
+  const Json& phase = own.is_null() ? entry_of(curves.at("runs"), reference).at("phase_change") : own;
   std::size_t from = 0, to = steps.size() - 1;
   if (!phase.is_null()) {
-    from = nearest(steps, phase.at("from").get<Index>());
-    to = nearest(steps, phase.at("to").get<Index>());
+    from = nearest(steps, phase.at("from_step").get<Index>());
+    to = nearest(steps, phase.at("to_step").get<Index>());
     if (from == to) from > 0 ? --from : ++to;
   }
   const auto vector_at = [&](std::size_t i) {
@@ -181,21 +162,19 @@ Json ablated_heads(const StageRun& run, const std::string& name, const std::stri
   options.change = before_and_after(vector_at(from), vector_at(to));
 
   std::vector<AblatedNodes> nodes = every_head(model.config);
+  const std::vector<double> matching = prefix_matching_of(curves, name);
+  check(matching.size() == nodes.size(), ErrorCode::format, "'{}' has {} heads, {} were scored", name, nodes.size(),
+        matching.size());
+  // As many of the others as there are induction heads: those that match least.
+  std::vector<std::size_t> order(nodes.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return matching[a] < matching[b]; });
   AblatedNodes induction, others;
-  for (const Json& head : own.at("heads")) {
-    const std::pair<Index, Index> place{head.at("layer").get<Index>(), head.at("index").get<Index>()};
-    (head.at("prefix_matching").get<double>() >= kRoleScore ? induction : others).heads.push_back(place);
-  }
-  // As many of the others: those that match least.
-  const auto matching = [&](const std::pair<Index, Index>& place) {
-    for (const Json& head : own.at("heads"))
-      if (head.at("layer") == place.first && head.at("index") == place.second)
-        return head.at("prefix_matching").get<double>();
-    return 0.0;
-  };
-  std::stable_sort(others.heads.begin(), others.heads.end(),
-                   [&](const auto& a, const auto& b) { return matching(a) < matching(b); });
-  if (others.heads.size() > induction.heads.size()) others.heads.resize(induction.heads.size());
+  for (const std::size_t i : order)
+    if (matching[i] >= kRoleScore) induction.heads.push_back(nodes[i].heads.front());
+  for (const std::size_t i : order)
+    if (matching[i] < kRoleScore && others.heads.size() < induction.heads.size())
+      others.heads.push_back(nodes[i].heads.front());
   const bool groups = !induction.heads.empty() && !others.heads.empty();
   if (groups) nodes.insert(nodes.end(), {induction, others});
   Json result = to_json(study_ablations(model, windows, nodes, options));
@@ -206,7 +185,7 @@ Json ablated_heads(const StageRun& run, const std::string& name, const std::stri
     list.erase(list.end() - 2, list.end());
   }
   for (std::size_t i = 0; i < list.size(); ++i)
-    list[i]["prefix_matching"] = own.at("heads").empty() ? Json(nullptr) : own.at("heads").at(i).at("prefix_matching");
+    list[i]["prefix_matching"] = matching[i];
   result["model"] = name;
   result["ablation"] = to_json(options.ablation);
   result["change_from"] = steps[from];

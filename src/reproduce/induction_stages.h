@@ -21,8 +21,8 @@ struct InductionRun {
 /// The losses of one random token of each window, at each checkpoint of a run:
 /// {"model", "steps", "losses": [[number by window], ...]}.
 Json losses_at_checkpoints(const StageRun& run, const std::string& name, const InductionSizes& sizes);
-/// What each run measured on its way, and when its phase change was: {"runs": {NAME: {"kind", "seed", "steps",
-/// "tokens", "loss", "icl", "prefix_matching", "previous_token", "heads", "phase": {...} or null}}}.
+/// What the runs measured on their way, seeds together, and when each one's phase change was (study/learning_curves.h);
+/// "heads" those of the last moment alone. Beside it "kinds": [{"kind", "title", "group", "runs": [names]}, ...].
 Json curves_of_runs(const StageRun& run, const std::vector<InductionRun>& runs);
 /// All runs' loss vectors in the plane of their first two principal components.
 Json loss_plane(const StageRun& run, const std::vector<InductionRun>& runs);

@@ -88,19 +88,4 @@ PlaneOfChange plane_of_change(std::span<const std::vector<double>> losses) {
   return plane;
 }
 
-PhaseChange phase_change(std::span<const Index> steps, std::span<const double> values) {
-  check(!steps.empty() && steps.size() == values.size(), ErrorCode::usage, "{} values at {} moments", values.size(),
-        steps.size());
-  const std::size_t tail = std::max<std::size_t>(1, values.size() / 10);
-  PhaseChange change;
-  for (const double value : values.last(tail)) change.final_value += value / static_cast<double>(tail);
-  std::size_t to = 0;
-  while (to + 1 < values.size() && values[to] < 0.9 * change.final_value) ++to;
-  std::size_t from = to;
-  while (from > 0 && values[from] > 0.1 * change.final_value) --from;
-  change.from = steps[from];
-  change.to = steps[to];
-  return change;
-}
-
 }  // namespace kirchhoff::reproduce

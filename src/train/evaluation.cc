@@ -127,7 +127,7 @@ Evaluation evaluate(const Model& model, const HeldOut& held_out, const Evaluatio
                     .loss = mean_over_windows(losses),
                     .by_position = loss_by_context(loss_by_position(losses))};
   check(std::isfinite(result.loss.value), ErrorCode::numerical, "the held-out loss is {}", result.loss.value);
-  if (context >= 32) result.icl = icl_score(losses, icl_bands(context));
+  if (context >= 32 && held_out.scored.empty()) result.icl = icl_score(losses, icl_bands(context));
   if (!held_out.scored.empty())
     result.task = evaluate_task(model, windows, std::span(held_out.scored).first(count), losses);
   report(options.progress, "evaluate", 1, 2);

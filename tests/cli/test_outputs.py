@@ -11,6 +11,7 @@ import xml.etree.ElementTree
 import zipfile
 
 from program import GOLDEN, Case, run
+from trainings import write_training
 
 MODEL = GOLDEN / "tl-ln-mlp"
 IDS = ("--ids", "3,14,15,9,26,5,3,14")
@@ -18,6 +19,8 @@ PROMPT = (MODEL, *IDS)
 TEXT_IDS = tempfile.NamedTemporaryFile("w", suffix=".ids")  # goes away with the program
 TEXT_IDS.write(" ".join(str(i * i % 29) for i in range(36)))
 TEXT_IDS.flush()
+TRAININGS = tempfile.TemporaryDirectory()
+TRAINING = write_training(pathlib.Path(TRAININGS.name) / "two", last=100)
 TEXT = (MODEL, "--data-ids", TEXT_IDS.name, "--context", "9")
 
 # What is asked; the list of the result that its table shows; whether there is a picture.
@@ -32,6 +35,7 @@ RESULTS = {
     "heads": (("heads", MODEL, "--ids", "3,14,15,9,26,5,3,14,15,9,26,5", "--period", "6", "--no-causal"), "heads", True),
     "terms": (("terms", *TEXT), "orders", True),
     "icl": (("icl", *TEXT, "--late", "5", "--early", "2"), "positions", True),
+    "curves": (("curves", TRAINING), "points", True),
     "ablate": (("ablate", *PROMPT, "--all"), "ablations", True),
     "ablate over a text": (("ablate", *TEXT, "--all"), "ablations", True),
     "ov of all heads": (("ov", MODEL), "heads", True),

@@ -114,6 +114,42 @@ TEST(Render, EveryKindDraws) {
     EXPECT_NE(render(figure, Format::svg).find("</svg>"), std::string::npos) << figure.body.index();
 }
 
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+TEST(Render, PanelsOfCurvesShareTheirAxis) {
+  const Curves narrow{.curves = {{"a", {1.0, 2.0}, {3.0, 4.0}}}, .x_axis = "step", .y_axis = "loss"},
+      wide{.curves = {{"b", {0.0, 50.0}, {1.0, 2.0}}}, .x_axis = "step", .y_axis = "score"};
+  const std::string alone = render({{"t"}, CurvePanels{{narrow}}}, Format::svg),
+                    both = render({{"t"}, CurvePanels{{narrow, wide}}}, Format::svg),
+                    swapped = render({{"t"}, CurvePanels{{wide, narrow}}}, Format::svg);
+  EXPECT_LT(alone.size(), both.size());
+  EXPECT_NE(both, swapped);
+  EXPECT_EQ(render({{"t"}, CurvePanels{{narrow, wide}}}, Format::svg), both);
+}
+
+TEST(Render, BandsAndStretchesAreFilled) {
+  Curves curves{.curves = {{"a", {1.0, 2.0, 3.0}, {3.0, 4.0, 5.0}}}};
+  const std::string plain = render({{"t"}, curves}, Format::svg);
+  curves.curves[0].low = {2.0, 3.0, 4.0};
+  curves.curves[0].high = {4.0, 5.0, 6.0};
+  const std::string band = render({{"t"}, curves}, Format::svg);
+  EXPECT_EQ(count(band, "fill-opacity=\"0.18\""), count(plain, "fill-opacity=\"0.18\"") + 1);
+  curves.curves[0].low = {};
+  curves.curves[0].high = {};
+  curves.marked = {{1.5, 2.5}, {7.0, 9.0}};
+  const std::string marked = render({{"t"}, curves}, Format::svg);
+  EXPECT_EQ(count(marked, "<rect") + count(marked, "<path"), count(plain, "<rect") + count(plain, "<path") + 1)
+      << "what lies beside the axis is not drawn";
+  curves.marked = {};
+  curves.curves[0].low = {1.0};
+  EXPECT_THROW(render({{"t"}, curves}, Format::svg), Error);
+  EXPECT_THROW(render({{"t"}, CurvePanels{}}, Format::svg), Error);
+}
+
 TEST(Render, RefusesWhatHasNoPicture) {
   Figure figure = small_heatmap();
   std::get<Heatmap>(figure.body).panels[0].values.pop_back();

@@ -86,16 +86,5 @@ TEST(PlaneOfChange, RefusesTooFewAndUnequalVectors) {
   EXPECT_EQ(error_of([&] { plane_of_change(unequal); }).code(), ErrorCode::usage);
 }
 
-TEST(PhaseChange, LiesBetweenATenthAndNineTenths) {
-  const std::vector<Index> steps = {0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100};
-  const std::vector<double> values = {0.02, 0.04, 0.11, 0.06, 0.3, 0.5, 0.74, 0.7, 0.8, 0.8, 0.8};
-  // Final 0.8: at 30 it is at or below 0.08 for the last time, at 60 above 0.72 for the first time.
-  const PhaseChange change = phase_change(steps, values);
-  EXPECT_EQ(change.from, 30);
-  EXPECT_EQ(change.to, 60);
-  EXPECT_DOUBLE_EQ(change.final_value, 0.8);
-  EXPECT_EQ(error_of([&] { phase_change(steps, {}); }).code(), ErrorCode::usage);
-}
-
 }  // namespace
 }  // namespace kirchhoff::reproduce

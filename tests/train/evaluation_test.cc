@@ -74,6 +74,7 @@ TEST(Evaluation, AnInductionTransformerSolvesRepeatedTokens) {
   const Evaluation evaluation = evaluate(built.model, held_out, {.samples = 2, .bos = kTaskBos});
   ASSERT_TRUE(evaluation.task);
   EXPECT_EQ(evaluation.task->accuracy, 1.0);
+  EXPECT_FALSE(evaluation.icl) << "the first tokens are random";
   EXPECT_NEAR(evaluation.task->loss, std::log(std::exp(1.0) + 23.0) - 1.0, 1e-5);
   Index scored = 0;
   for (const auto& positions : held_out.scored) scored += static_cast<Index>(positions.size());

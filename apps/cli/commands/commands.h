@@ -19,6 +19,7 @@ void add_heads(Command& root, Session& session);
 void add_terms(Command& root, Session& session);
 void add_icl(Command& root, Session& session);
 void add_ablate(Command& root, Session& session);
+void add_curves(Command& root, Session& session);
 void add_patch(Command& root, Session& session);
 void add_ov(Command& root, Session& session);
 void add_qk(Command& root, Session& session);

@@ -88,15 +88,27 @@ struct Curves {
   struct Curve {
     std::string name;
     std::vector<double> x, y;
+    std::vector<double> low{}, high{};  ///< a band around y, a value a point; empty: none
+  };
+  /// A stretch of x that is shaded in its whole height.
+  struct Stretch {
+    double from = 0.0, to = 0.0;
+    std::string name{};
   };
   std::vector<Curve> curves{};
   std::string x_axis{}, y_axis{};
   bool log_x = false;  ///< points with x <= 0 are left out
+  std::vector<Stretch> marked{};
+};
+
+/// Curves below each other over one x axis: the last one's, which spans the points of all.
+struct CurvePanels {
+  std::vector<Curves> panels{};
 };
 
 struct Figure {
   Caption caption{};
-  std::variant<Heatmap, Plane, Bars, Bipartite, CellGrid, Curves> body{};
+  std::variant<Heatmap, Plane, Bars, Bipartite, CellGrid, Curves, CurvePanels> body{};
 };
 
 enum class Format : std::uint8_t { svg, png };

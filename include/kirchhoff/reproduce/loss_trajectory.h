@@ -21,15 +21,4 @@ struct PlaneOfChange {
 /// vectors, however long. Error{usage}: fewer than three vectors, or of different lengths.
 PlaneOfChange plane_of_change(std::span<const std::vector<double>> losses);
 
-/// When something that grows from near nothing to its final value does so.
-struct PhaseChange {
-  Index from = 0, to = 0;  ///< steps: the first moment above 10 % of the final value and the first above 90 %
-  double final_value = 0.0;
-};
-
-/// Of the largest prefix-matching score of a model's heads by step, say: `values` at the rising `steps`. The final
-/// value is the mean over the last tenth of the moments. `from` is the last moment at or below a tenth of it before
-/// `to`; `to` the first moment at or above nine tenths. Error{usage}: no moments, or not as many values.
-PhaseChange phase_change(std::span<const Index> steps, std::span<const double> values);
-
 }  // namespace kirchhoff::reproduce

@@ -51,7 +51,8 @@ struct Evaluation {
   MeanLoss loss;  ///< nats per predicted token, all but the first of each window
   /// Means over positions in bins of half an octave (loss_by_context).
   std::vector<PositionBin> by_position;
-  std::optional<BandedIclScore> icl{};  ///< over icl_bands(context); none below 32 tokens
+  /// Over icl_bands(context). None below 32 tokens, and of tasks: nothing says which of their tokens can be predicted.
+  std::optional<BandedIclScore> icl{};
   std::vector<HeadEvaluation> heads{};  ///< all of them, layer by layer; empty where they were not scored
   std::optional<TaskEvaluation> task{};
 };
