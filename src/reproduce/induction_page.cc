@@ -1,6 +1,6 @@
-#include <algorithm>  // for find, minmax_element
-#include <cmath>      // for sqrt
+#include <algorithm>  // for minmax_element
 
+#include "kirchhoff/base/error.h"
 #include "reproduce/page.h"
 
 namespace kirchhoff::reproduce {
@@ -11,90 +11,88 @@ constexpr const char* kInductionPaper =
     "(https://transformer-circuits.pub/2022/in-context-learning-and-induction-heads/index.html) "
     "([arXiv:2209.11895](https://arxiv.org/abs/2209.11895)).";
 
-/// The runs of each kind of model, in the order of the chain.
-struct Kind {
-  std::string name, title;
-  std::vector<std::string> runs;
-};
-std::vector<Kind> kinds_of(const Json& curves) {
-  std::vector<Kind> kinds;
-  for (const auto& [run, of] : curves.at("runs").items()) {
-    const std::string kind = of.at("kind").get<std::string>();
-    auto found = std::find_if(kinds.begin(), kinds.end(), [&](const Kind& known) { return known.name == kind; });
-    if (found == kinds.end()) {
-      std::string title = fmt::format("{} layer{}", kind.substr(0, 1), kind[0] == '1' ? "" : "s");
-      if (kind.ends_with("smeared")) title += ", smeared keys";
-      found = kinds.insert(kinds.end(), {kind, std::move(title), {}});
-    }
-    found->runs.push_back(run);
-  }
-  return kinds;
+/// "3.912", or with several seeds "3.912 (3.905 to 3.921)".
+std::string spread_text(const Json& spread, int digits) {
+  if (spread.is_null()) return "–";
+  const std::string mean = number(spread.at("mean"), digits);
+  if (spread.at("low") == spread.at("high")) return mean;
+  return fmt::format("{} ({} to {})", mean, number(spread.at("low"), digits), number(spread.at("high"), digits));
 }
 
-/// A mean over seeds and how far they lie apart.
-class Spread {
- public:
-  void add(const Json& value) {
-    if (value.is_number()) values_.push_back(value.get<double>());
-  }
-  std::string text(int digits) const {
-    if (values_.empty()) return "–";
-    double mean = 0.0;
-    for (const double value : values_) mean += value / static_cast<double>(values_.size());
-    if (values_.size() == 1) return fixed(mean, digits);
-    const auto [low, high] = std::minmax_element(values_.begin(), values_.end());
-    return fmt::format("{} ({} to {})", fixed(mean, digits), fixed(*low, digits), fixed(*high, digits));
-  }
-  std::size_t count() const { return values_.size(); }
+/// The same of single numbers.
+std::string spread_text(const std::vector<double>& values, int digits) {
+  if (values.empty()) return "–";
+  double mean = 0.0;
+  for (const double value : values) mean += value / static_cast<double>(values.size());
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  return spread_text(Json{{"mean", mean}, {"low", *low}, {"high", *high}}, digits);
+}
 
- private:
-  std::vector<double> values_;
-};
+const Json& entry_of_run(const Json& curves, const std::string& run) {
+  for (const Json& entry : curves.at("runs"))
+    if (entry.at("run") == run) return entry;
+  fail(ErrorCode::format, "no curves of '{}'", run);
+}
 
-/// One curve a kind, the mean over its seeds.
-draw::Figure mean_curves(draw::Caption caption, const Json& curves, const char* key, const std::string& axis) {
+/// What the points of a group of runs have at one moment: a spread, of scores of heads that of the best layer.
+Json value_at(const Json& point, const char* key) {
+  const Json& value = point.at(key);
+  if (!value.is_object() || value.contains("mean")) return value;
+  Json best;
+  for (const Json& layer : value)
+    if (best.is_null() || layer.at("mean").get<double>() > best.at("mean").get<double>()) best = layer;
+  return best;
+}
+
+/// One curve a kind of model with the band of its seeds, over tokens.
+draw::Figure kind_curves(draw::Caption caption, const Json& curves, const char* key, const std::string& axis) {
   draw::Curves figure{.x_axis = "tokens of training", .y_axis = axis, .log_x = true};
-  for (const Kind& kind : kinds_of(curves)) {
-    draw::Curves::Curve curve{.name = kind.title, .x = {}, .y = {}};
-    const Json& first = curves.at("runs").at(kind.runs.front());
-    for (std::size_t i = 0; i < first.at("tokens").size(); ++i) {
-      double sum = 0.0;
-      Index count = 0;
-      for (const std::string& run : kind.runs) {
-        const Json& value = curves.at("runs").at(run).at(key).at(i);
-        if (value.is_null()) continue;
-        sum += value.get<double>();
-        ++count;
-      }
-      if (count == 0) continue;
-      curve.x.push_back(first.at("tokens").at(i).get<double>());
-      curve.y.push_back(sum / static_cast<double>(count));
+  for (const Json& kind : curves.at("kinds")) {
+    draw::Curves::Curve curve{.name = kind.at("title").get<std::string>(), .x = {}, .y = {}};
+    for (const Json& point : curves.at("points")) {
+      if (point.at("group") != kind.at("group")) continue;
+      const Json value = value_at(point, key);
+      if (value.is_null()) continue;
+      curve.x.push_back(point.at("tokens").get<double>());
+      curve.y.push_back(value.at("mean").get<double>());
+      curve.low.push_back(value.at("low").get<double>());
+      curve.high.push_back(value.at("high").get<double>());
     }
-    figure.curves.push_back(std::move(curve));
+    if (kind.at("runs").size() == 1) curve.low = curve.high = {};
+    if (!curve.x.empty()) figure.curves.push_back(std::move(curve));
   }
   return {std::move(caption), std::move(figure)};
 }
 
-/// One curve a seed, of one kind.
-draw::Figure seed_curves(draw::Caption caption, const Json& curves, const Kind& kind) {
-  draw::Curves figure{
-      .x_axis = "tokens of training", .y_axis = "ICL score (lower) and prefix matching (upper)", .log_x = true};
-  for (const char* key : {"icl", "prefix_matching"})
-    for (const std::string& run : kind.runs) {
-      const Json& of = curves.at("runs").at(run);
-      draw::Curves::Curve curve{
-          .name = fmt::format("{}, seed {}", std::string(key) == "icl" ? "ICL score" : "prefix matching",
-                              of.at("seed").get<std::uint64_t>()),
-          .x = {},
-          .y = {}};
-      for (std::size_t i = 0; i < of.at("tokens").size(); ++i) {
-        if (of.at(key).at(i).is_null()) continue;
-        curve.x.push_back(of.at("tokens").at(i).get<double>());
-        curve.y.push_back(of.at(key).at(i).get<double>());
-      }
-      figure.curves.push_back(std::move(curve));
+/// Loss, ICL score and prefix matching of one kind of model below each other, phase changes shaded.
+draw::Figure phase_panels(draw::Caption caption, const Json& curves, const Json& kind) {
+  draw::CurvePanels panels;
+  for (const auto& [key, axis] : {std::pair{"held_out", "held-out loss"},
+                                  {"icl", "ICL score"},
+                                  {"prefix_matching", "prefix matching"},
+                                  {"previous_token", "previous token"}}) {
+    draw::Curves panel{.x_axis = "tokens of training", .y_axis = axis, .log_x = true};
+    draw::Curves::Curve curve{.name = axis, .x = {}, .y = {}};
+    for (const Json& point : curves.at("points")) {
+      if (point.at("group") != kind.at("group")) continue;
+      const Json value = value_at(point, key);
+      if (value.is_null()) continue;
+      curve.x.push_back(point.at("tokens").get<double>());
+      curve.y.push_back(value.at("mean").get<double>());
+      curve.low.push_back(value.at("low").get<double>());
+      curve.high.push_back(value.at("high").get<double>());
     }
-  return {std::move(caption), std::move(figure)};
+    if (kind.at("runs").size() == 1) curve.low = curve.high = {};
+    if (curve.x.empty()) continue;
+    panel.curves.push_back(std::move(curve));
+    for (const Json& run : kind.at("runs")) {
+      const Json& phase = entry_of_run(curves, run.get<std::string>()).at("phase_change");
+      if (!phase.is_null())
+        panel.marked.push_back({phase.at("from_tokens").get<double>(), phase.at("to_tokens").get<double>(), ""});
+    }
+    panels.panels.push_back(std::move(panel));
+  }
+  return {std::move(caption), std::move(panels)};
 }
 
 void phase_section(Page& page, const Chain& chain, const Records& records) {
@@ -102,52 +100,62 @@ void phase_section(Page& page, const Chain& chain, const Records& records) {
   page.heading("The phase change");
   page.paragraph(
       "ICL score: mean loss of the last eighth of a window less that of its second sixteenth, negative where a model "
-      "learns "
-      "in context (P2's tokens 500 and 50, as bands that shorter windows have; P2's sign). Prefix matching: of a "
-      "model's "
-      "best head on repeated random tokens. The phase change is the time in which prefix matching goes from a tenth to "
-      "nine "
-      "tenths of its final value, where that is at least 0.4.");
-  std::vector<std::vector<std::string>> rows;
-  for (const Kind& kind : kinds_of(curves)) {
-    Spread loss, icl, matching, from, to, share;
-    for (const std::string& run : kind.runs) {
-      const Json& of = curves.at("runs").at(run);
-      loss.add(of.at("loss").back());
-      icl.add(of.at("icl").back());
-      matching.add(of.at("final_prefix_matching"));
-      if (of.at("phase").is_null()) continue;
-      const Json& phase = of.at("phase");
-      const double per_step = of.at("tokens").back().get<double>() / of.at("steps").back().get<double>() / 1e6;
-      from.add(phase.at("from").get<double>() * per_step);
-      to.add(phase.at("to").get<double>() * per_step);
-      if (phase.at("share_of_icl").is_number()) share.add(100.0 * phase.at("share_of_icl").get<double>());
+      "learns in context (P2's tokens 500 and 50, as bands that shorter windows have; P2's sign). Prefix matching: of "
+      "a "
+      "model's best head on repeated random tokens. The phase change is the shortest stretch in which the ICL score "
+      "falls "
+      "by half of what it falls by in all, where that is at least 0.1 nats and a head's prefix matching rises to 0.4.");
+  std::vector<std::vector<std::string>> rows, without;
+  for (const Json& kind : curves.at("kinds")) {
+    const Json* last = nullptr;
+    for (const Json& point : curves.at("points"))
+      if (point.at("group") == kind.at("group")) last = &point;
+    std::vector<double> from, to, share, head;
+    for (const Json& name : kind.at("runs")) {
+      const Json& run = entry_of_run(curves, name.get<std::string>());
+      const Json& phase = run.at("phase_change");
+      if (phase.is_null()) {
+        without.push_back({name.get<std::string>(), run.at("no_phase_change").get<std::string>()});
+        continue;
+      }
+      const double first = phase.at("from_tokens").get<double>(), end = phase.at("to_tokens").get<double>();
+      from.push_back(first / 1e6);
+      to.push_back(end / 1e6);
+      share.push_back(100.0 * (end - first) / run.at("tokens").get<double>());
+      head.push_back(phase.at("head_step").get<double>() / run.at("step").get<double>() *
+                     run.at("tokens").get<double>() / 1e6);
     }
-    rows.push_back({kind.title, loss.text(3), icl.text(3), matching.text(2),
-                    fmt::format("{} of {}", from.count(), kind.runs.size()), from.text(2), to.text(2), share.text(0)});
+    rows.push_back({kind.at("title").get<std::string>(), spread_text(value_at(*last, "held_out"), 3),
+                    spread_text(value_at(*last, "icl"), 3), spread_text(value_at(*last, "prefix_matching"), 2),
+                    fmt::format("{} of {}", from.size(), kind.at("runs").size()), spread_text(from, 2),
+                    spread_text(to, 2), spread_text(share, 1), spread_text(head, 2)});
   }
   page.table({"model", ">final loss", ">final ICL score", ">prefix matching", ">seeds with a phase change",
-              ">begins, million tokens", ">ends", ">% of the final ICL score in it"},
+              ">begins, million tokens", ">ends", ">% of the training", ">a head matches from"},
              rows);
+  page.paragraph("Means over seeds, in brackets the least and the largest.");
+  if (!without.empty()) page.table({"without a phase change", "why"}, without);
   page.paragraph(
-      "Means over seeds, in brackets the least and the largest. P2: the ICL score goes from above -0.15 to about -0.4 "
-      "in the phase change, more than 75 % of it there, in all models of two layers and more; models of one layer "
-      "never have it, unless their keys are smeared; it lies at 2.5 to 5 billion tokens of its training.");
-  page.figure("loss",
-              mean_curves(caption_of(chain, "Held-out loss", {"means over seeds"}), curves, "loss", "nats a token"));
-  page.figure("icl", mean_curves(caption_of(chain, "In-context-learning score",
-                                            {"means over seeds; negative: the model learns in context"}),
+      "P2: the ICL score goes from above -0.15 to about -0.4 in the phase change, more than 75 % of it there, in all "
+      "models of "
+      "two layers and more; models of one layer never have it, and learn in context where their keys are smeared; it "
+      "lies "
+      "at 2.5 to 5 billion tokens of 10 billion.");
+  page.figure("loss", kind_curves(caption_of(chain, "Held-out loss", {"bands: lowest to highest seed"}), curves,
+                                  "held_out", "nats a token"));
+  page.figure("icl", kind_curves(caption_of(chain, "In-context-learning score",
+                                            {"negative: the model learns in context; bands: lowest to highest seed"}),
                                  curves, "icl", "late loss − early loss, nats"));
   page.figure("prefix-matching",
-              mean_curves(caption_of(chain, "Prefix matching of the best head", {"means over seeds"}), curves,
-                          "prefix_matching", "attention to what followed"));
-  page.figure("previous-token",
-              mean_curves(caption_of(chain, "Attention to the previous token of the best head", {"means over seeds"}),
-                          curves, "previous_token", "attention"));
-  if (kinds_of(curves).front().runs.size() > 1)
-    for (const Kind& kind : kinds_of(curves))
-      page.figure("seeds-" + kind.name,
-                  seed_curves(caption_of(chain, fmt::format("Seeds apart: {}", kind.title)), curves, kind));
+              kind_curves(caption_of(chain, "Prefix matching of the best head", {"bands: lowest to highest seed"}),
+                          curves, "prefix_matching", "attention to what followed"));
+  for (const Json& kind : curves.at("kinds")) {
+    const std::string name = kind.at("kind").get<std::string>(), title = kind.at("title").get<std::string>();
+    page.figure("training-" + name,
+                phase_panels(caption_of(chain, fmt::format("Along the training: {}", title),
+                                        {"shaded: each seed's phase change; scores of the best head"}),
+                             curves, kind));
+  }
 }
 
 void trajectory_section(Page& page, const Chain& chain, const Records& records) {
@@ -164,12 +172,15 @@ void trajectory_section(Page& page, const Chain& chain, const Records& records) 
                   "where induction heads form; the model of one layer does not.",
                   plane.at("tokens").get<Index>(), 100.0 * plane.at("share").at(0).get<double>(),
                   100.0 * plane.at("share").at(1).get<double>()));
-  for (const Kind& kind : kinds_of(curves)) {
+  for (const Json& kind : curves.at("kinds")) {
+    const std::string kind_name = kind.at("kind").get<std::string>(), title = kind.at("title").get<std::string>();
     draw::Curves figure{.x_axis = "first principal component", .y_axis = "second principal component"};
-    for (const std::string& run : kind.runs) {
+    for (const Json& run_name : kind.at("runs")) {
+      const std::string run = run_name.get<std::string>();
       const Json& of = plane.at("runs").at(run);
-      const Json& phase = curves.at("runs").at(run).at("phase");
-      const std::string seed = fmt::format("seed {}", curves.at("runs").at(run).at("seed").get<std::uint64_t>());
+      const Json& entry = entry_of_run(curves, run);
+      const Json& phase = entry.at("phase_change");
+      const std::string seed = fmt::format("seed {}", entry.at("seed").get<std::uint64_t>());
       draw::Curves::Curve all{.name = seed, .x = {}, .y = {}},
           changing{.name = seed + ", phase change", .x = {}, .y = {}};
       for (std::size_t i = 0; i < of.at("points").size(); ++i) {
@@ -177,15 +188,16 @@ void trajectory_section(Page& page, const Chain& chain, const Records& records) 
         all.x.push_back(x);
         all.y.push_back(y);
         const Index step = of.at("steps").at(i).get<Index>();
-        if (phase.is_null() || step < phase.at("from").get<Index>() || step > phase.at("to").get<Index>()) continue;
+        if (phase.is_null() || step < phase.at("from_step").get<Index>() || step > phase.at("to_step").get<Index>())
+          continue;
         changing.x.push_back(x);
         changing.y.push_back(y);
       }
       figure.curves.push_back(std::move(all));
       if (!changing.x.empty()) figure.curves.push_back(std::move(changing));
     }
-    page.figure("trajectory-" + kind.name,
-                {caption_of(chain, fmt::format("Losses of single tokens: {}", kind.title),
+    page.figure("trajectory-" + kind_name,
+                {caption_of(chain, "Losses of single tokens: " + title,
                             {"dots are checkpoints; training begins where the curves of all models meet"}),
                  std::move(figure)});
   }
@@ -204,9 +216,10 @@ void ablation_section(Page& page, const Chain& chain, const Records& records) {
       "the same seed, or along the whole training where that has none either).");
   std::vector<std::vector<std::string>> rows, heads;
   draw::Plane plane{.x_axis = "prefix matching", .y_axis = "change of the ICL score"};
-  for (const Kind& kind : kinds_of(curves)) {
-    draw::Plane::Series series{.name = kind.title, .points = {}};
-    for (const std::string& run : kind.runs) {
+  for (const Json& kind : curves.at("kinds")) {
+    draw::Plane::Series series{.name = kind.at("title").get<std::string>(), .points = {}};
+    for (const Json& run_name : kind.at("runs")) {
+      const std::string run = run_name.get<std::string>();
       const Json& result = result_of(records, "ablations/" + run);
       if (!result.at("groups").is_null())
         for (const auto& [key, name] : {std::pair{"induction", "all induction heads"}, {"others", "as many others"}}) {

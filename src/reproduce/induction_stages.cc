@@ -184,8 +184,7 @@ Json ablated_heads(const StageRun& run, const std::string& name, const std::stri
     result["groups"] = {{"induction", list[list.size() - 2]}, {"others", list[list.size() - 1]}};
     list.erase(list.end() - 2, list.end());
   }
-  for (std::size_t i = 0; i < list.size(); ++i)
-    list[i]["prefix_matching"] = matching[i];
+  for (std::size_t i = 0; i < list.size(); ++i) list[i]["prefix_matching"] = matching[i];
   result["model"] = name;
   result["ablation"] = to_json(options.ablation);
   result["change_from"] = steps[from];

@@ -114,12 +114,13 @@ TEST(InductionChain, FromATextToAPage) {
   const Json& losses = records.at("losses/3l-s1").at("result");
   EXPECT_EQ(losses.at("losses").size(), losses.at("steps").size());
   EXPECT_EQ(losses.at("steps").back(), 6);
-  const Json& curves = records.at("curves").at("result").at("runs");
-  EXPECT_EQ(curves.size(), 8U);
-  EXPECT_EQ(curves.at("2l-s0").at("steps").front(), 0);
-  EXPECT_EQ(curves.at("2l-s0").at("steps").back(), 6);
-  EXPECT_TRUE(curves.at("2l-s0").at("phase").is_null());
-  EXPECT_EQ(curves.at("1l-smeared-s1").at("heads").size(), 2U);
+  const Json& curves = records.at("curves").at("result");
+  ASSERT_EQ(curves.at("kinds").size(), 4U);
+  EXPECT_EQ(curves.at("kinds").at(3).at("runs"), (Json{"1l-smeared-s0", "1l-smeared-s1"}));
+  EXPECT_EQ(curves.at("heads").size(), 2U * (2 + 4 + 6 + 2));
+  EXPECT_EQ(curves.at("points").front().at("step"), 0);
+  EXPECT_EQ(curves.at("points").back().at("step"), 6);
+  for (const Json& run : curves.at("runs")) EXPECT_TRUE(run.at("phase_change").is_null());
   const Json& plane = records.at("loss-plane").at("result");
   EXPECT_EQ(plane.at("runs").at("3l-s1").at("points").size(), losses.at("steps").size());
   const Json& ablations = records.at("ablations/3l-s1").at("result");
@@ -129,9 +130,12 @@ TEST(InductionChain, FromATextToAPage) {
   const std::string page = directory.path("page");
   write_report(chain, work, page);
   const std::string readme = text_of(page + "/README.md");
-  for (const char* figure : {"loss", "icl", "prefix-matching", "trajectory-1l-smeared", "ablations", "seeds-2l"})
+  for (const char* figure : {"loss", "icl", "prefix-matching", "trajectory-1l-smeared", "ablations", "training-2l"})
     EXPECT_NE(readme.find(fmt::format("({}.svg)", figure)), std::string::npos) << figure;
-  EXPECT_NE(readme.find(fmt::format("{:.3f}", curves.at("2l-s0").at("loss").back().get<double>())), std::string::npos);
+  const Json& held_out = curves.at("points").back().at("held_out");
+  EXPECT_NE(readme.find(fmt::format("{:.3f} ({:.3f} to {:.3f})", held_out.at("mean").get<double>(),
+                                    held_out.at("low").get<double>(), held_out.at("high").get<double>())),
+            std::string::npos);
 }
 
 TEST(TrainingStage, GoesOnToTheSameModel) {
