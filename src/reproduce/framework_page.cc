@@ -277,9 +277,23 @@ void positivity_section(Page& page, const Chain& chain, const Records& records) 
     plane.series.push_back(std::move(series));
   }
   page.table({"head", ">QK through " + through, ">OV"}, rows);
-  const Json& band = result.at("null").at("random");
-  page.paragraph(fmt::format("By chance OV positivity is {} ± {} (standard deviation).",
-                             signed_number(band.at("mean"), 3), number(band.at("sd"), 3)));
+  const Json& band = result.at("null").at("trained");
+  const double significant = band.at("mean").get<double>() + 4.0 * band.at("sd").get<double>();
+  Index copying = 0, corner = 0, heads = 0;
+  for (const Json& point : result.at("points")) {
+    if (point.at("model") != "trained") continue;
+    const bool copies = point.at("ov").get<double>() > significant;
+    ++heads;
+    copying += copies ? 1 : 0;
+    corner += copies && point.at("qk").get<double>() > significant ? 1 : 0;
+  }
+  page.table({"layer 1", "here", "P1"},
+             {{"copying heads", fmt::format("{} of {}", copying, heads), "7 of 12"},
+              {"in the corner (+, +)", fmt::format("{} of {}", corner, heads), "6 clear ones"}});
+  page.paragraph(
+      fmt::format("By chance OV positivity is {} ± {} (standard deviation, Gaussian weights before this "
+                  "vocabulary); counted is what lies beyond four of them, {}, on both axes.",
+                  signed_number(band.at("mean"), 3), number(band.at("sd"), 3), fixed(significant, 3)));
   page.figure("positivity-plane", {caption_of(chain, "QK and OV positivity of layer 1"), std::move(plane)});
 }
 
