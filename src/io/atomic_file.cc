@@ -1,6 +1,7 @@
 #include "kirchhoff/io/atomic_file.h"
 
 #include <algorithm>  // for min
+#include <cassert>    // for assert
 #include <cerrno>     // for errno
 #include <cstring>    // for strerror
 
@@ -32,6 +33,13 @@ void AtomicFile::write(Bytes bytes) {
     position_ += step.size();
     bytes = bytes.subspan(step.size());
   }
+}
+
+void AtomicFile::overwrite(std::uint64_t at, Bytes bytes) {
+  assert(at + bytes.size() <= position_);
+  if (fseeko(file_.get(), static_cast<off_t>(at), SEEK_SET) != 0 ||
+      std::fwrite(bytes.data(), 1, bytes.size(), file_.get()) != bytes.size() || fseeko(file_.get(), 0, SEEK_END) != 0)
+    fail_with(errno);
 }
 
 void AtomicFile::commit() {

@@ -20,6 +20,8 @@ class AtomicFile {
   /// Error{io} when the disk is full, Error{interrupted} when the user stops it.
   void write(Bytes bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  /// Writes over bytes that were written before: a header whose numbers are known at the end alone.
+  void overwrite(std::uint64_t at, Bytes bytes);
   std::uint64_t position() const { return position_; }
   void commit();
 
