@@ -132,6 +132,7 @@ constexpr double kKeyLine = 17.0;
 
 void draw_key(Canvas& canvas, XY origin, const std::vector<std::string>& names) {
   for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i].empty()) continue;
     const double y = origin.y + kKeyLine * (static_cast<double>(i) + 0.5);
     canvas.dot({origin.x + 6.0, y}, 4.0, series_colour(i));
     canvas.text({origin.x + 16.0, y + 4.0}, names[i]);

@@ -55,7 +55,7 @@ void draw_axes(Canvas& canvas, const Box& box, const Scale& x, const Scale& y, c
 /// How much room they take to the left of the box and below it.
 inline constexpr double kAxisLeft = 64.0, kAxisBelow = 40.0;
 
-/// A key: a dot or stroke of each series' colour with its name, one below the other.
+/// A key: a dot of each series' colour with its name, one below the other; nothing for one without a name.
 void draw_key(Canvas& canvas, XY origin, const std::vector<std::string>& names);
 double key_width(const std::vector<std::string>& names);
 double key_height(const std::vector<std::string>& names);

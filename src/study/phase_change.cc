@@ -1,4 +1,4 @@
-#include <algorithm>  // for max_element
+#include <algorithm>  // for max, max_element
 
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/study/learning_curves.h"
@@ -9,7 +9,7 @@ namespace {
 using train::HeadEvaluation;
 using train::HistoryRecord;
 
-/// A moment at which the ICL score was measured.
+/// A moment at which the ICL score was measured, with the highest score from there on.
 struct IclMoment {
   Index step, tokens;
   double score;
@@ -20,6 +20,8 @@ std::vector<IclMoment> icl_moments(const train::History& history) {
   for (const HistoryRecord& record : history.records)
     if (record.evaluation && record.evaluation->icl)
       moments.push_back({record.step, record.tokens, record.evaluation->icl->score.value});
+  for (std::size_t i = moments.size(); i > 1; --i)
+    moments[i - 2].score = std::max(moments[i - 2].score, moments[i - 1].score);
   return moments;
 }
 
@@ -54,8 +56,8 @@ PhaseFinding find_phase_change(const train::History& history) {
                                       moments.size(), moments.size() == 1 ? "" : "s")};
   const double total = moments.back().score - moments.front().score;
   if (total > -kPhaseLeast)
-    return {std::nullopt, fmt::format("the in-context-learning score changes by {:+.3f} nats, a fall of {} is needed",
-                                      total, kPhaseLeast)};
+    return {std::nullopt,
+            fmt::format("the in-context-learning score falls by {:.3f} nats, {} are needed", 0.0 - total, kPhaseLeast)};
   const std::optional<FirstHead> head = first_induction_head(history);
   if (!head)
     return {std::nullopt,

@@ -35,7 +35,7 @@ class Curves(Case):
         result = self.json("curves", *runs)
         self.assertEqual([run["group"] for run in result["runs"]], ["two"] * 3 + ["one"])
         self.assertEqual(result["runs"][3]["no_phase_change"],
-                         "the in-context-learning score changes by -0.060 nats, a fall of 0.1 is needed")
+                         "the in-context-learning score falls by 0.060 nats, 0.1 are needed")
         points = [point for point in result["points"] if point["group"] == "two"]
         self.assertEqual(points[-1]["step"], 600, "the last step of the run that is still going")
         held_out = points[-1]["held_out"]

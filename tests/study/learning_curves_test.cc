@@ -48,11 +48,19 @@ TEST(PhaseChange, IsWhereTheScoreFalls) {
   EXPECT_EQ(head_name(phase.change->layer, phase.change->head), "1.0");
 }
 
+TEST(PhaseChange, IsNoDipThatIsUndone) {
+  History history = with_phase_change();
+  history.records[2].evaluation->icl->score.value = -0.3;  // step 20, in one stretch of ten steps
+  history.records[3].evaluation->icl->score.value = -0.2;
+  const PhaseFinding phase = find_phase_change(history);
+  ASSERT_TRUE(phase.change);
+  EXPECT_EQ(phase.change->from_step, find_phase_change(with_phase_change()).change->from_step);
+}
+
 TEST(PhaseChange, NeedsAFallAndAHead) {
   History flat = with_phase_change(), headless = flat, born = flat, rising = flat, few;
   for (HistoryRecord& at : flat.records) at.evaluation->icl->score.value *= 0.24;
-  EXPECT_EQ(find_phase_change(flat).why_not,
-            "the in-context-learning score changes by -0.096 nats, a fall of 0.1 is needed");
+  EXPECT_EQ(find_phase_change(flat).why_not, "the in-context-learning score falls by 0.096 nats, 0.1 are needed");
   for (HistoryRecord& at : rising.records) at.evaluation->icl->score.value *= -1.0;
   EXPECT_FALSE(find_phase_change(rising).change);
   for (HistoryRecord& at : headless.records)

@@ -18,8 +18,8 @@ namespace kirchhoff {
 struct TrainingRun {
   std::string path;  ///< of the directory, as given
   std::string name;  ///< its last component
-  /// training.json without its seeds and the command: runs are repetitions of each other if it is the same. Null without
-  /// the file.
+  /// training.json without its seeds and the command: runs are repetitions of each other if it is the same. Null
+  /// without the file.
   Json config;
   std::optional<std::uint64_t> seed;
   train::History history;
@@ -45,8 +45,8 @@ struct CurvePoint {
 /// When the score is learnt in context: see find_phase_change.
 struct PhaseChange {
   Index from_step = 0, to_step = 0, from_tokens = 0, to_tokens = 0;
-  double before = 0.0, after = 0.0;  ///< the ICL score at both ends
-  double total = 0.0;                ///< its change over the whole history
+  double before = 0.0, after = 0.0;  ///< F at both ends
+  double total = 0.0;                ///< its change over the whole history, negative
   Index layer = 0, head = 0;         ///< the first head whose prefix matching reaches kRoleScore
   Index head_step = 0;               ///< when it does
 };
@@ -59,10 +59,11 @@ struct PhaseFinding {
   std::optional<PhaseChange> change;
   std::string why_not;  ///< if there is none: a sentence
 };
-/// The shortest stretch of evaluations over which the ICL score falls by at least kPhaseShare of what it falls by from
-/// the first evaluation to the last (of equally long ones the one with the larger fall). There is none if that whole
-/// fall is below kPhaseLeast nats, or if no head's prefix matching, below kRoleScore at first, reaches it later: a
-/// model may learn from its context without induction heads, gradually.
+/// Let F(t) be the highest ICL score at evaluation t or a later one: falls that are undone later do not count, such as
+/// the dip while a model learns which tokens are frequent. The phase change is the shortest stretch of evaluations over
+/// which F falls by at least kPhaseShare of what it falls by from the first to the last (of equally long ones the one
+/// with the larger fall). There is none if that whole fall is below kPhaseLeast nats, or if no head's prefix matching,
+/// below kRoleScore at first, reaches it later: a model may learn from its context without induction heads, gradually.
 PhaseFinding find_phase_change(const train::History& history);
 
 /// Runs that differ in nothing but their seeds.
