@@ -7,8 +7,8 @@ namespace kirchhoff::reproduce {
 namespace {
 
 constexpr const char* kInductionPaper =
-    "P2 is Olsson et al. 2022, [In-context Learning and Induction Heads]"
-    "(https://transformer-circuits.pub/2022/in-context-learning-and-induction-heads/index.html) "
+    "P2 is Olsson et al. 2022, [In-context Learning and Induction "
+    "Heads](https://transformer-circuits.pub/2022/in-context-learning-and-induction-heads/index.html) "
     "([arXiv:2209.11895](https://arxiv.org/abs/2209.11895)).";
 
 /// "3.912", or with several seeds "3.912 (3.905 to 3.921)".
@@ -101,10 +101,9 @@ void phase_section(Page& page, const Chain& chain, const Records& records) {
   page.paragraph(
       "ICL score: mean loss of the last eighth of a window less that of its second sixteenth, negative where a model "
       "learns in context (P2's tokens 500 and 50, as bands that shorter windows have; P2's sign). Prefix matching: of "
-      "a "
-      "model's best head on repeated random tokens. The phase change is the shortest stretch in which the ICL score "
-      "falls "
-      "by half of what it falls by in all, where that is at least 0.1 nats and a head's prefix matching rises to 0.4.");
+      "a model's best head on repeated random tokens. The phase change is the shortest stretch in which the ICL score "
+      "falls by half of what it falls by in all, where that is at least 0.1 nats and a head's prefix matching rises to "
+      "0.4.");
   std::vector<std::vector<std::string>> rows, without;
   for (const Json& kind : curves.at("kinds")) {
     const Json* last = nullptr;
@@ -137,10 +136,8 @@ void phase_section(Page& page, const Chain& chain, const Records& records) {
   if (!without.empty()) page.table({"without a phase change", "why"}, without);
   page.paragraph(
       "P2: the ICL score goes from above -0.15 to about -0.4 in the phase change, more than 75 % of it there, in all "
-      "models of "
-      "two layers and more; models of one layer never have it, and learn in context where their keys are smeared; it "
-      "lies "
-      "at 2.5 to 5 billion tokens of 10 billion.");
+      "models of two layers and more; models of one layer never have it, and learn in context where their keys are "
+      "smeared; it lies at 2.5 to 5 billion tokens of 10 billion.");
   page.figure("loss", kind_curves(caption_of(chain, "Held-out loss", {"bands: lowest to highest seed"}), curves,
                                   "held_out", "nats a token"));
   page.figure("icl", kind_curves(caption_of(chain, "In-context-learning score",
@@ -162,16 +159,13 @@ void trajectory_section(Page& page, const Chain& chain, const Records& records) 
   const Json& plane = result_of(records, "loss-plane");
   const Json& curves = result_of(records, "curves");
   page.heading("Losses of single tokens: trajectories");
-  page.paragraph(
-      fmt::format("The losses of {} tokens, one of each held-out window, at every checkpoint, as a vector; all vectors "
-                  "of all runs in the "
-                  "plane of their first two principal components, which hold {:.0f} % and {:.0f} % of the variance "
-                  "(P2, per-token loss "
-                  "analysis: 10,000 tokens). Models are drawn apart, with one pair of axes. P2: trajectories turn at "
-                  "the phase change, "
-                  "where induction heads form; the model of one layer does not.",
-                  plane.at("tokens").get<Index>(), 100.0 * plane.at("share").at(0).get<double>(),
-                  100.0 * plane.at("share").at(1).get<double>()));
+  page.paragraph(fmt::format(
+      "The losses of {} tokens, one of each held-out window, at every checkpoint, as a vector; all vectors of all runs "
+      "in the plane of their first two principal components, which hold {:.0f} % and {:.0f} % of the variance (P2, "
+      "per-token loss analysis: 10,000 tokens). Models are drawn apart, with one pair of axes. P2: trajectories turn "
+      "at the phase change, where induction heads form; the model of one layer does not.",
+      plane.at("tokens").get<Index>(), 100.0 * plane.at("share").at(0).get<double>(),
+      100.0 * plane.at("share").at(1).get<double>()));
   for (const Json& kind : curves.at("kinds")) {
     const std::string kind_name = kind.at("kind").get<std::string>(), title = kind.at("title").get<std::string>();
     draw::Curves figure{.x_axis = "first principal component", .y_axis = "second principal component"};
@@ -208,12 +202,9 @@ void ablation_section(Page& page, const Chain& chain, const Records& records) {
   page.heading("Ablations");
   page.paragraph(
       "Each head's z set to zero at all positions, all patterns kept (P2's ablation), on held-out windows. By how much "
-      "that "
-      "raises the ICL score (less in-context learning) and how far it takes the losses of single tokens along the "
-      "phase "
-      "change's own direction (negative: it undoes the change; where a model has none, along that of the two-layer "
-      "model of "
-      "the same seed, or along the whole training where that has none either).");
+      "that raises the ICL score (less in-context learning) and how far it takes the losses of single tokens along the "
+      "phase change's own direction (negative: it undoes the change; where a model has none, along that of the "
+      "two-layer model of the same seed, or along the whole training where that has none either).");
   std::vector<std::vector<std::string>> rows, heads;
   draw::Plane plane{.x_axis = "prefix matching", .y_axis = "change of the ICL score"};
   for (const Json& kind : curves.at("kinds")) {
@@ -270,8 +261,7 @@ Page induction_page(const Chain& chain, const Records& records) {
   page.paragraph("Where the numbers below differ from P2's, these are the reasons to think of first:");
   page.list(
       {"training: millions of tokens in small batches at a high learning rate, in place of 10 billion tokens in steps "
-       "of a "
-       "million: the phase change comes after far fewer tokens, and the share of training that it takes is larger",
+       "of a million: the phase change comes after far fewer tokens, and the share of training that it takes is larger",
        "vocabulary and text: a few thousand tokens of plain English in place of 65,536 with code among them: less text "
        "repeats word for word, and a context of a few hundred tokens holds less of it than 8,192",
        "size: d_model 128 and less in place of 768, so that final losses and ICL scores are those of weaker models"});

@@ -148,12 +148,11 @@ void describe_chain(Page& page, const Chain& chain, const Records& records) {
   page.paragraph(
       "All are attention-only with LayerNorm, separate W_E and W_U, and sinusoidal positions that queries and keys "
       "alone read (Shortformer), as in the papers; AdamW, warm-up and a cosine. Losses are nats a token of windows "
-      "that "
-      "the model was not trained on.");
+      "that the model was not trained on.");
   page.table({"analysis", "what it does", ">time"}, stages);
   page.paragraph(
-      fmt::format("In all {} (estimated: {:.0f} min on two idle cores). `results/` has every number of this "
-                  "page with the settings and hashes that it follows from.",
+      fmt::format("In all {} (estimated: {:.0f} min on two idle cores). `results/` has every number of this page with "
+                  "the settings and hashes that it follows from.",
                   duration(seconds), chain.minutes()));
 }
 
