@@ -89,4 +89,29 @@ void ModelFormat::write(const std::string& directory, std::span<const std::span<
   io::write_safetensors(directory + "/model.safetensors", stored, {{"format", "pt"}});
 }
 
+void ModelFormat::write(const std::string& directory, const Model& model, DType dtype) const {
+  Weights weights = model.weights;  // the slots' look-up gives what may change
+  std::vector<Tensor> memory;
+  std::vector<std::span<const float>> values;
+  for (const WeightShape& shape : weights_) {
+    const Slot slot = find_slot(shape.slot, config_.qk_norm);
+    const Index layer = std::max<Index>(0, shape.layer);
+    if (slot.matrix == nullptr) {
+      const WeightVector& vector = *slot.vector(weights, layer);
+      check(vector.size() == shape.size(), ErrorCode::usage, "the model has no {}, which this format needs",
+            shape.name);
+      values.emplace_back(vector.f32());
+      continue;
+    }
+    const WeightMatrix& matrix = *slot.matrix(weights, layer);
+    check(matrix.d_out() == shape.d_out && matrix.d_in() == shape.d_in, ErrorCode::usage,
+          "the model's {} is [{}, {}], this format's [{}, {}]", shape.name, matrix.d_out(), matrix.d_in(), shape.d_out,
+          shape.d_in);
+    Tensor& expanded = memory.emplace_back(Tensor::uninitialised({shape.d_out, shape.d_in}));
+    matrix.rows(0, shape.d_out, expanded.data());
+    values.emplace_back(expanded.values());
+  }
+  write(directory, values, dtype);
+}
+
 }  // namespace kirchhoff

@@ -214,6 +214,13 @@ std::vector<NamedShape> capability_shapes() {
     c.norm = NormKind::none;
     c.final_norm = false;
   });
+  add("solu_ln", gpt2(mha), [](ModelConfig& c) { c.activation = Activation::solu_ln; });
+  add("tracr", gpt2(mha), [](ModelConfig& c) {
+    c.causal = false;
+    c.norm = NormKind::none;
+    c.final_norm = false;
+    c.activation = Activation::relu;
+  });
   add("attn-only-smeared", gpt2(mha), [](ModelConfig& c) {
     c.attn_only = true;
     c.positions = Positions::shortformer;
@@ -226,13 +233,6 @@ std::vector<NamedShape> capability_shapes() {
     c.smeared_keys = true;
   });
   add("no-positions", gpt2(mha), [](ModelConfig& c) { c.positions = Positions::none; });
-  add("solu_ln", gpt2(mha), [](ModelConfig& c) { c.activation = Activation::solu_ln; });
-  add("tracr", gpt2(mha), [](ModelConfig& c) {
-    c.causal = false;
-    c.norm = NormKind::none;
-    c.final_norm = false;
-    c.activation = Activation::relu;
-  });
   return all;
 }
 

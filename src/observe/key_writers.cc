@@ -29,17 +29,21 @@ KeyWriters key_writers(const Model& model, const BasicTrace<Real>& trace, Index 
   const Index length = sequence_length(trace), heads = config.n_heads, d_head = config.d_head;
   const ScoreReader<Real> reader(model, trace, layer);
   ScoreTarget target{layer, head, resolve_position(query_pos, length), 0};
-  Direction query = reader.whole(query_side(model, target));
+  Direction query = reader.whole(sides_of(model, target, ScoreSide::query));
   for (double& x : query) x *= config.attn_scale_of_layer[static_cast<std::size_t>(layer)];
   KeyWriters result;
-  std::vector<Index> at;
-  std::vector<Direction> reads;  // [key][d_model]
+  std::vector<Index> at;            // where a read is, a smeared key's being two
+  std::vector<std::size_t> key_of;  // and whose it is
+  std::vector<Direction> reads;     // [read][d_model]
   for (const Index key : keys) {
     target.key_pos = resolve_position(key, length);
-    at.push_back(target.key_pos);
-    const SideOfScore side = key_side(model, target);
-    result.scores.push_back(dot(query, reader.whole(side).data()));
-    reads.push_back(reader.reading(side, query).direction);
+    const SidesOfScore sides = sides_of(model, target, ScoreSide::key);
+    for (const SideOfScore& side : sides) {
+      at.push_back(side.pos);
+      key_of.push_back(result.heads.size());
+      reads.push_back(reader.reading(side, query).direction);
+    }
+    result.scores.push_back(dot(query, reader.whole(sides).data()));
     result.heads.emplace_back(static_cast<std::size_t>(layer * heads));
   }
   parallel_for(layer, [&](Index below) {
@@ -49,14 +53,14 @@ KeyWriters key_writers(const Model& model, const BasicTrace<Real>& trace, Index 
       for (std::size_t k = 0; k < behind.size(); ++k)
         back_through_norm(config.norm, w.ln1_post, ln1_post_scale(config, trace, below, at[k]),
                           std::span<double>(behind[k]));
-    const TensorF64 outputs = through<Real>(w.W_O, behind, 0, w.W_O.d_in());  // [key][head, d_head]
+    const TensorF64 outputs = through<Real>(w.W_O, behind, 0, w.W_O.d_in());  // [read][head, d_head]
     for (std::size_t k = 0; k < behind.size(); ++k) {
       const Real* z = at_position(trace, Site::z, below, at[k]).data();
       for (Index h = 0; h < heads; ++h) {
         double value = 0.0;
         for (Index i = h * d_head; i < (h + 1) * d_head; ++i)
           value += outputs[static_cast<Index>(k) * w.W_O.d_in() + i] * static_cast<double>(z[i]);
-        result.heads[k][static_cast<std::size_t>(below * heads + h)] = value;
+        result.heads[key_of[k]][static_cast<std::size_t>(below * heads + h)] += value;
       }
     }
   });

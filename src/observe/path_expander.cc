@@ -53,8 +53,10 @@ class Expander {
   /// The chains of the listed paths, in their order.
   std::vector<Candidate> run() {
     Block<Real> root{target_.stage, {Chain{}}, BasicTensor<Real>({rows_, config_.d_model})};
-    const std::span<Real> readout = root.readouts.template view<2>().row(result_.target.pos);
-    for (std::size_t i = 0; i < readout.size(); ++i) readout[i] = static_cast<Real>(target_.direction[i]);
+    for (const StreamRead<Real>& read : target_.reads) {
+      const std::span<Real> readout = root.readouts.template view<2>().row(read.pos);
+      for (std::size_t i = 0; i < readout.size(); ++i) readout[i] = static_cast<Real>(read.direction[i]);
+    }
 
     direct_paths();
     if (options_.order > 0) {
@@ -68,18 +70,22 @@ class Expander {
   /// Order 0: each source as the target reads it. Of order 0 alone, the nodes together are what is left of the stream
   /// that the model recorded.
   void direct_paths() {
-    const Direction& u = target_.direction;
-    std::vector<Real> x(u.size());
+    std::vector<Real> x(static_cast<std::size_t>(config_.d_model));
     double sum = 0.0;
     for (Index s = 0; s < sources_.at(target_.stage); ++s) {
-      sources_.write(s, result_.target.pos, std::span<Real>(x));
-      const double value = dot(u, x.data());
+      double value = 0.0;
+      for (const StreamRead<Real>& read : target_.reads) {
+        sources_.write(s, read.pos, std::span<Real>(x));
+        value += dot(read.direction, x.data());
+      }
       collector_.add(value, s, {});
       sum += value;
     }
     for (std::size_t i = 0; i < target_.constants.size(); ++i)
       collector_.add(target_.constants[i].second, kFirstConstant - static_cast<Index>(i), {});
-    if (options_.order == 0) result_.longer.sum = dot(u, target_.stream.data()) - sum;
+    if (options_.order > 0) return;
+    result_.longer.sum = -sum;
+    for (const StreamRead<Real>& read : target_.reads) result_.longer.sum += dot(read.direction, read.stream.data());
   }
 
   /// What each source gives the values of each layer: its rows through ln1 and W_V. Behind the sources of the layers

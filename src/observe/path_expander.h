@@ -11,12 +11,20 @@
 
 namespace kirchhoff::observe {
 
-/// Where a target reads the stream.
+/// One place where a target reads the stream.
+template <class Real>
+struct StreamRead {
+  Index pos = 0;
+  std::span<const Real> stream;  ///< [d_model], as the model recorded it there
+  std::vector<double> direction;
+};
+
+/// What a target reads: the sum over the places where it reads the stream (a smeared key: at its own position and the
+/// one before; everything else: at the target's position), and what is no stream's.
 template <class Real>
 struct Root {
   Index stage = 0;
-  std::span<const Real> stream;  ///< [d_model], as the model recorded it there
-  std::vector<double> direction;
+  std::vector<StreamRead<Real>> reads;
   /// What the number has beside the stream: "ln_final.b", "unembed.b"; of attention scores the projection's.
   std::vector<std::pair<std::string, double>> constants{};
 };

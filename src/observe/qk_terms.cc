@@ -33,6 +33,7 @@ void multiply_out(std::vector<ScorePart>& queries, std::vector<ScorePart>& keys,
       value *= scale;
       q.writer.value += value;
       k.writer.value += value;
+      for (std::size_t i = 0; i < k.before.size(); ++i) k.writer.before += scale * q.vector[i] * k.before[i];
       double& group =
           q.component ? (k.component ? result.by_both : result.by_query) : (k.component ? result.by_key : result.none);
       group += value;
@@ -72,8 +73,8 @@ QkExpansion expand_score(const Model& model, const BasicTrace<Real>& trace, cons
   result.position_bias = recorded.position_bias;
 
   const ScoreReader<Real> reader(model, trace, target.layer);
-  std::vector<ScorePart> queries = reader.parts(query_side(model, result.target));
-  std::vector<ScorePart> keys = reader.parts(key_side(model, result.target));
+  std::vector<ScorePart> queries = reader.parts(sides_of(model, result.target, ScoreSide::query));
+  std::vector<ScorePart> keys = reader.parts(sides_of(model, result.target, ScoreSide::key));
   multiply_out(queries, keys, config.attn_scale_of_layer[static_cast<std::size_t>(target.layer)], result);
   result.queries = ranked(queries);
   result.keys = ranked(keys);

@@ -22,15 +22,21 @@ template <class Real>
 Root<Real> score_root(const Model& model, const BasicTrace<Real>& trace, const ScoreTarget& target, ScoreSide side) {
   const ModelConfig& config = model.config;
   const ScoreReader<Real> reader(model, trace, target.layer);
-  const bool query = side == ScoreSide::query;
-  const SideOfScore mine = query ? query_side(model, target) : key_side(model, target);
-  std::vector<double> other = reader.whole(query ? key_side(model, target) : query_side(model, target));
+  const ScoreSide others = side == ScoreSide::query ? ScoreSide::key : ScoreSide::query;
+  std::vector<double> other = reader.whole(sides_of(model, target, others));
   for (double& x : other) x *= config.attn_scale_of_layer[static_cast<std::size_t>(target.layer)];
-  SideReading reading = reader.reading(mine, other);
-  return {.stage = 2 * target.layer,
-          .stream = at_position(trace, Site::resid_pre, target.layer, mine.pos),
-          .direction = std::move(reading.direction),
-          .constants = std::move(reading.constants)};
+  Root<Real> root{.stage = 2 * target.layer, .reads = {}};
+  for (const SideOfScore& mine : sides_of(model, target, side)) {
+    SideReading reading = reader.reading(mine, other);
+    root.reads.push_back({.pos = mine.pos,
+                          .stream = at_position(trace, Site::resid_pre, target.layer, mine.pos),
+                          .direction = std::move(reading.direction)});
+    if (root.reads.size() == 1)
+      root.constants = std::move(reading.constants);
+    else
+      for (std::size_t i = 0; i < root.constants.size(); ++i) root.constants[i].second += reading.constants[i].second;
+  }
+  return root;
 }
 
 /// Carries one readout of the stream back to where it was written, all paths together.
@@ -48,8 +54,9 @@ class SourceSweep {
         found_(static_cast<std::size_t>(rows)),
         readout_({rows, config_.d_model}) {}
 
-  std::vector<ScoreSource> run(Index pos) {
-    std::copy(root_.direction.begin(), root_.direction.end(), readout_.template view<2>().row(pos).begin());
+  std::vector<ScoreSource> run() {
+    for (const StreamRead<Real>& read : root_.reads)
+      std::copy(read.direction.begin(), read.direction.end(), readout_.template view<2>().row(read.pos).begin());
     for (Index layer = root_.stage / 2 - 1; layer >= 0; --layer) {
       // What this layer wrote is read by the readout behind it; the MLP, where it is linear, and the heads read the
       // stream in front, which sequential blocks reach one after the other.
@@ -172,7 +179,7 @@ ScoreSources expand_score_sources(const Model& model, const BasicTrace<Real>& tr
   const Index pos = side == ScoreSide::query ? score.target.query_pos : score.target.key_pos;
   const Index rows = model.config.causal ? pos + 1 : sequence_length(trace);
   const Root<Real> root = score_root(model, trace, score.target, side);
-  result.positions = SourceSweep<Real>(model, trace, rows, root, mlp).run(pos);
+  result.positions = SourceSweep<Real>(model, trace, rows, root, mlp).run();
   for (const auto& [name, value] : root.constants) result.constant += value;
   double size = std::abs(result.constant);
   result.sum = result.constant;
@@ -191,28 +198,35 @@ ScorePathPairs expand_score_pairs(const Model& model, const BasicTrace<Real>& tr
   const RecordedScore score = recorded_score(config, trace, target);
   const ScoreReader<Real> reader(model, trace, target.layer);
   // 1. Each side by path, and what each listed path makes of it.
-  const auto side_of = [&](ScoreSide which, const SideOfScore& side, PathExpansion& expansion) {
-    expansion.target.pos = side.pos;
+  const auto side_of = [&](ScoreSide which, PathExpansion& expansion) {
+    const SidesOfScore sides = sides_of(model, score.target, which);
+    expansion.target.pos = sides.front().pos;
     expansion.layer = target.layer;
     expansion.own = score.product;
     const Root<Real> root = score_root(model, trace, score.target, which);
     std::vector<Candidate> listed;
     expansion = expand(model, trace, std::move(expansion), root, options, &listed);
-    const Index rows = config.causal ? side.pos + 1 : sequence_length(trace);
+    const Index rows = config.causal ? sides.front().pos + 1 : sequence_length(trace);
     const PathWalker<Real> walker(model, trace, rows, root.stage, options.mlp);
     std::vector<std::vector<double>> vectors(listed.size());
     parallel_for(static_cast<Index>(listed.size()), [&](Index i) {
       const Candidate& path = listed[static_cast<std::size_t>(i)];
-      vectors[static_cast<std::size_t>(i)] =
-          path.source <= kFirstConstant
-              ? reader.constant_part(side, expansion.paths[static_cast<std::size_t>(i)].nodes.front())
-              : reader.part_of(side, walker.walk(path, side.pos));
+      std::vector<double>& vector = vectors[static_cast<std::size_t>(i)];
+      if (path.source <= kFirstConstant) {
+        vector = reader.constant_part(sides, expansion.paths[static_cast<std::size_t>(i)].nodes.front());
+        return;
+      }
+      for (const SideOfScore& side : sides) {
+        const std::vector<double> part = reader.part_of(side, walker.walk(path, side.pos));
+        vector.resize(part.size(), 0.0);
+        for (std::size_t k = 0; k < part.size(); ++k) vector[k] += part[k];
+      }
     });
     return vectors;
   };
   ScorePathPairs result;
-  const auto queries = side_of(ScoreSide::query, query_side(model, score.target), result.query);
-  const auto keys = side_of(ScoreSide::key, key_side(model, score.target), result.key);
+  const auto queries = side_of(ScoreSide::query, result.query);
+  const auto keys = side_of(ScoreSide::key, result.key);
 
   // 2. Every pair of them.
   const double scale = config.attn_scale_of_layer[static_cast<std::size_t>(target.layer)];

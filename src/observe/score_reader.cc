@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>  // for max_element
-#include <cmath>      // for atanh, cos, isfinite, sin, sqrt
+#include <algorithm>  // for find_if, max_element
+#include <cmath>      // for atanh, cos, exp, isfinite, sin, sqrt
 
 #include "kirchhoff/base/parallel.h"
 #include "observe/logit_direction.h"
@@ -31,19 +31,35 @@ RecordedScore recorded_score(const ModelConfig& config, const BasicTrace<Real>& 
   return score;
 }
 
-SideOfScore query_side(const Model& model, const ScoreTarget& target) {
+SidesOfScore sides_of(const Model& model, const ScoreTarget& target, ScoreSide side) {
   const LayerWeights& w = model.weights.layers[static_cast<std::size_t>(target.layer)];
-  return {w.W_Q, w.b_Q, w.q_norm, Site::q, target.head, target.query_pos, "b_Q"};
-}
-
-SideOfScore key_side(const Model& model, const ScoreTarget& target) {
-  const LayerWeights& w = model.weights.layers[static_cast<std::size_t>(target.layer)];
+  const Index query = target.query_pos, key = target.key_pos;
+  if (side == ScoreSide::query) return {{w.W_Q, w.b_Q, w.q_norm, Site::q, target.head, query, query, 1.0, "b_Q"}};
   const Index kv_head = target.head / (model.config.n_heads / model.config.n_kv_heads);
-  return {w.W_K, w.b_K, w.k_norm, Site::k, kv_head, target.key_pos, "b_K"};
+  SidesOfScore sides = {{w.W_K, w.b_K, w.k_norm, Site::k, kv_head, key, key, 1.0, "b_K"}};
+  if (!model.config.smeared_keys || key == 0) return sides;
+  const double alpha = w.smear.f64()[static_cast<std::size_t>(kv_head)];
+  sides.push_back(sides.front());
+  sides.front().share = 1.0 / (1.0 + std::exp(-alpha));
+  sides.back().share = 1.0 / (1.0 + std::exp(alpha));
+  sides.back().pos = key - 1;
+  return sides;
 }
 
 template <class Real>
-std::vector<ScorePart> ScoreReader<Real>::parts(const SideOfScore& side) const {
+std::vector<ScorePart> ScoreReader<Real>::parts(const SidesOfScore& sides) const {
+  std::vector<ScorePart> parts = parts_of_one(sides.front());
+  if (sides.size() == 1) return parts;
+  std::vector<ScorePart> before = parts_of_one(sides.back());  // the same writers in the same order
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    for (std::size_t i = 0; i < parts[p].vector.size(); ++i) parts[p].vector[i] += before[p].vector[i];
+    parts[p].before = std::move(before[p].vector);
+  }
+  return parts;
+}
+
+template <class Real>
+std::vector<ScorePart> ScoreReader<Real>::parts_of_one(const SideOfScore& side) const {
   std::vector<ScorePart> parts = stream_parts(side.pos);
   if (has_ln1(config_)) {
     const double scale = ln1_scale(config_, trace_, layer_, side.pos);
@@ -65,12 +81,17 @@ std::vector<double> ScoreReader<Real>::part_of(const SideOfScore& side, std::vec
 }
 
 template <class Real>
-std::vector<double> ScoreReader<Real>::constant_part(const SideOfScore& side, const std::string& name) const {
-  std::vector<ScorePart> parts = constants(side);
-  finish(side, parts);
-  for (ScorePart& part : parts)
-    if (part.writer.node == name) return std::move(part.vector);
-  fail(ErrorCode::internal, "a score has no constant '{}'", name);
+std::vector<double> ScoreReader<Real>::constant_part(const SidesOfScore& sides, const std::string& name) const {
+  std::vector<double> sum(static_cast<std::size_t>(config_.d_head), 0.0);
+  for (const SideOfScore& side : sides) {
+    std::vector<ScorePart> parts = constants(side);
+    finish(side, parts);
+    const auto part =
+        std::find_if(parts.begin(), parts.end(), [&name](const ScorePart& p) { return p.writer.node == name; });
+    check(part != parts.end(), ErrorCode::internal, "a score has no constant '{}'", name);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part->vector[i];
+  }
+  return sum;
 }
 
 template <class Real>
@@ -98,28 +119,32 @@ void ScoreReader<Real>::finish(const SideOfScore& side, std::vector<ScorePart>& 
       for (Index i = 0; i < config_.d_head; ++i)
         part.vector[static_cast<std::size_t>(i)] +=
             side.bias.f64()[static_cast<std::size_t>(side.head * config_.d_head + i)];
-    normalise(side, part.vector);
-    rotate(side.pos, 1.0, part.vector);
+    to_score(side, part.vector);
+    rotate(side.turn, 1.0, part.vector);
   }
 }
 
 template <class Real>
-std::vector<double> ScoreReader<Real>::whole(const SideOfScore& side) const {
-  const std::span<const Real> all = at_position(trace_, side.site, layer_, side.pos);
-  const auto head =
-      all.subspan(static_cast<std::size_t>(side.head * config_.d_head), static_cast<std::size_t>(config_.d_head));
-  std::vector<double> vector(head.begin(), head.end());
-  normalise(side, vector);
-  rotate(side.pos, 1.0, vector);
-  return vector;
+std::vector<double> ScoreReader<Real>::whole(const SidesOfScore& sides) const {
+  std::vector<double> sum(static_cast<std::size_t>(config_.d_head), 0.0);
+  for (const SideOfScore& side : sides) {
+    const std::span<const Real> all = at_position(trace_, side.site, layer_, side.pos);
+    const auto head =
+        all.subspan(static_cast<std::size_t>(side.head * config_.d_head), static_cast<std::size_t>(config_.d_head));
+    std::vector<double> vector(head.begin(), head.end());
+    to_score(side, vector);
+    rotate(side.turn, 1.0, vector);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += vector[i];
+  }
+  return sum;
 }
 
 template <class Real>
 SideReading ScoreReader<Real>::reading(const SideOfScore& side, const std::vector<double>& other) const {
-  // 1. Back through rotation, norm and projection.
+  // 1. Back through rotation, smearing, norm and projection.
   std::vector<double> projected = other;
-  rotate(side.pos, -1.0, projected);
-  normalise(side, projected);
+  rotate(side.turn, -1.0, projected);
+  to_score(side, projected);
   std::vector<float> row(static_cast<std::size_t>(config_.d_model));
   Direction u(row.size(), 0.0);
   for (Index i = 0; i < config_.d_head; ++i) {
@@ -224,6 +249,12 @@ void ScoreReader<Real>::normalise(const SideOfScore& side, std::vector<double>& 
   for (Index i = 0; i < d_head; ++i)
     x[static_cast<std::size_t>(i)] *=
         (side.gain.present() ? side.gain.f64()[static_cast<std::size_t>(gain_first + i)] : 1.0) / divisor;
+}
+
+template <class Real>
+void ScoreReader<Real>::to_score(const SideOfScore& side, std::vector<double>& x) const {
+  normalise(side, x);
+  for (double& value : x) value *= side.share;
 }
 
 template <class Real>

@@ -23,20 +23,24 @@ RecordedScore recorded_score(const ModelConfig& config, const BasicTrace<Real>& 
 struct ScorePart {
   QkWriter writer;
   bool component = false;
-  std::vector<double> vector;  ///< [d_model], then [d_head]: the part of q or k
+  std::vector<double> vector;    ///< [d_model], then [d_head]: the part of q or k
+  std::vector<double> before{};  ///< of a smeared key: what of it is the key before; else empty
 };
 
-/// One side of a score: the projection that reads the stream, and where.
+/// One projection that a side of a score is made of: what reads the stream, and where.
 struct SideOfScore {
   const WeightMatrix& W;
   const WeightVector &bias, &gain;
-  Site site;       ///< of the projected values, before norm and rotation
-  Index head = 0;  ///< among those of the projection
-  Index pos = 0;
+  Site site;             ///< of the projected values, before norm, smearing and rotation
+  Index head = 0;        ///< among those of the projection
+  Index pos = 0;         ///< where the stream is read
+  Index turn = 0;        ///< the position to which q or k is rotated
+  double share = 1.0;    ///< of the side
   const char* constant;  ///< "b_Q"
 };
-SideOfScore query_side(const Model& model, const ScoreTarget& target);
-SideOfScore key_side(const Model& model, const ScoreTarget& target);
+/// A side as a sum: one projection, or, of a smeared key, its own, which comes first, and that of the key before.
+using SidesOfScore = std::vector<SideOfScore>;
+SidesOfScore sides_of(const Model& model, const ScoreTarget& target, ScoreSide side);
 
 /// How a side reads the stream that enters the layer, for a given vector of the other side: number = x . direction +
 /// constants, the divisors of norms held.
@@ -57,17 +61,18 @@ class ScoreReader {
         weights_(model.weights.layers[static_cast<std::size_t>(layer)]) {}
 
   /// q or k as a sum over the writers of the stream.
-  std::vector<ScorePart> parts(const SideOfScore& side) const;
-  /// q or k as the model has it, behind norm and rotation: [d_head]. Reads the side's site.
-  std::vector<double> whole(const SideOfScore& side) const;
+  std::vector<ScorePart> parts(const SidesOfScore& sides) const;
+  /// q or k as the model has it, behind norm, smearing and rotation: [d_head]. Reads the side's site.
+  std::vector<double> whole(const SidesOfScore& sides) const;
   /// What a part of the stream that enters the layer makes of the side: [d_head], without constants.
   std::vector<double> part_of(const SideOfScore& side, std::vector<double> stream) const;
   /// What the side has beside the stream, by the names of SideReading::constants.
-  std::vector<double> constant_part(const SideOfScore& side, const std::string& name) const;
+  std::vector<double> constant_part(const SidesOfScore& sides, const std::string& name) const;
   /// The side's transpose: what of the stream makes q . other, or k . other.
   SideReading reading(const SideOfScore& side, const std::vector<double>& other) const;
 
  private:
+  std::vector<ScorePart> parts_of_one(const SideOfScore& side) const;
   std::vector<ScorePart> stream_parts(Index pos) const;
   std::vector<ScorePart> head_parts(Index layer, Index pos) const;
   QkWriter head_writer(Index layer, Index head, Index pos) const;
@@ -78,6 +83,8 @@ class ScoreReader {
   void finish(const SideOfScore& side, std::vector<ScorePart>& parts) const;
   void project(const SideOfScore& side, std::vector<ScorePart>& parts) const;
   void normalise(const SideOfScore& side, std::vector<double>& x) const;
+  /// From what the projection gives to what is rotated: the norm, and the side's share. Its own transpose.
+  void to_score(const SideOfScore& side, std::vector<double>& x) const;
   void rotate(Index pos, double sign, std::vector<double>& x) const;
 
   const Model& model_;

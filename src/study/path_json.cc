@@ -13,6 +13,7 @@ Json writers_json(const std::vector<QkWriter>& writers) {
   Json list = Json::array();
   for (const QkWriter& writer : writers) {
     list.push_back({{"node", writer.node}, {"value", writer.value}});
+    if (writer.before != 0.0) list.back()["before"] = writer.before;
     if (writer.reads_from < 0) continue;
     list.back()["reads_from"] = writer.reads_from;
     list.back()["attention"] = writer.attention;

@@ -16,12 +16,12 @@ bool is_gain(const WeightShape& shape) {
 }
 bool is_smear(const WeightShape& shape) { return shape.slot == "smear"; }
 
-/// PE[p, 2i] = sin(p / 10000^(2i/d)), PE[p, 2i+1] = cos of the same.
-void fill_sinusoids(float* out, Index positions, Index d_model) {
+/// PE[p, 2i] = sin(p / base^(2i/d)), PE[p, 2i+1] = cos of the same.
+void fill_sinusoids(float* out, Index positions, Index d_model, double base) {
   for (Index p = 0; p < positions; ++p)
     for (Index i = 0; i < d_model; ++i) {
       const double angle =
-          static_cast<double>(p) / std::pow(10000.0, static_cast<double>(i - i % 2) / static_cast<double>(d_model));
+          static_cast<double>(p) / std::pow(base, static_cast<double>(i - i % 2) / static_cast<double>(d_model));
       out[p * d_model + i] = static_cast<float>(i % 2 == 0 ? std::sin(angle) : std::cos(angle));
     }
 }
@@ -63,7 +63,7 @@ void Parameters::initialise(const TrainingOptions& options) {
     if (entry.shape.slot == "W_pos" && options.sinusoidal) {
       check(entry.shape.d_in % 2 == 0, ErrorCode::usage, "training: sinusoidal positions need an even d_model, not {}",
             entry.shape.d_in);
-      fill_sinusoids(out, entry.shape.d_out, entry.shape.d_in);
+      fill_sinusoids(out, entry.shape.d_out, entry.shape.d_in, options.sinusoid_base);
       has_positions = true;
       continue;
     }

@@ -4,6 +4,8 @@
 namespace kirchhoff::train {
 namespace {
 
+constexpr Index kMillion = 1000000;
+
 /// P1's attention-only models at the size of a laptop: LayerNorm, sinusoids added to what queries and keys read, W_E
 /// and W_U apart.
 Json lens_model(Index layers, Index d_model, Index heads) {
@@ -53,7 +55,7 @@ Json on_task(Json model, Json task, Index steps) {
 
 /// The model that ships with Kirchhoff (share/kirchhoff/attn-only-2l).
 Json shipped() {
-  Json config = on_text(lens_model(2, 320, 10), Index{30000000}, 512);
+  Json config = on_text(lens_model(2, 320, 10), 24 * kMillion, 512);
   config["training"]["weight_decay"] = 0.05;
   return config;
 }
@@ -62,8 +64,6 @@ struct Preset {
   const char* name;
   Json (*config)();
 };
-
-constexpr Index kMillion = 1000000;
 
 const Preset kPresets[] = {
     {"attn-only-0l", [] { return on_text(lens_model(0, 256, 8), 10 * kMillion); }},

@@ -3,7 +3,6 @@
 #include <filesystem>  // for path
 #include <memory>      // for make_shared
 
-
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/io/json_file.h"
 #include "kirchhoff/io/mapped_file.h"
@@ -73,7 +72,8 @@ Tokens sequence_of(const TokenFile& file, const WindowPlan& plan, Index window) 
 
 DataFiles prepare_text(const TrainingConfig& config, const std::vector<std::string>& paths,
                        const std::string& directory, const Progress& progress) {
-  check(!paths.empty(), ErrorCode::usage, "what is the model to read? '--data FILE' names a text, and there is no task");
+  check(!paths.empty(), ErrorCode::usage,
+        "what is the model to read? '--data FILE' names a text, and there is no task");
   const std::string tokens = directory + "/" + kTokens;
   if (paths.size() == 1 && is_token_file(paths.front())) {
     check(!config.tokenizer_file, ErrorCode::usage, "'{}' holds tokens already: their tokenizer is the one beside it",

@@ -65,6 +65,7 @@ TrainingOptions read_options(ConfigReader& reader) {
   o.init_deviation = reader.number_or("init_deviation", o.init_deviation);
   o.biases = reader.boolean_or("biases", o.biases);
   o.sinusoidal = reader.boolean_or("sinusoidal", o.sinusoidal);
+  o.sinusoid_base = reader.positive_or("sinusoid_base", o.sinusoid_base);
   o.checkpoints = read_moments(reader, "checkpoints");
   o.evaluations = read_moments(reader, "evaluations");
   reader.finish();
@@ -107,6 +108,7 @@ void TrainingOptions::validate() const {
   in_range("weight_decay", weight_decay, 0.0, 10.0);
   in_range("clip", clip, 0.0, 1e9);
   in_range("final_fraction", final_fraction, 0.0, 1.0);
+  in_range("sinusoid_base", sinusoid_base, 1.0, 1e12);
   in_range("init_deviation", init_deviation, 0.0, 10.0);
 }
 
@@ -168,6 +170,7 @@ Json to_json(const TrainingOptions& o) {
                {"init_deviation", o.init_deviation},
                {"biases", o.biases},
                {"sinusoidal", o.sinusoidal},
+               {"sinusoid_base", o.sinusoid_base},
                {"checkpoints", to_json(o.checkpoints)},
                {"evaluations", to_json(o.evaluations)}};
   if (o.micro_batch > 0) json["micro_batch"] = o.micro_batch;

@@ -193,6 +193,10 @@ std::vector<std::string> head_form_notes(const Model& model, const HeadForm& for
     notes.push_back(form.offset == 0
                         ? "QK is that of a token with itself (offset 0): the rotation makes another for each distance"
                         : fmt::format("QK is that of keys {} positions behind the query", form.offset));
+  add(scores && config.smeared_keys,
+      "QK is that of keys by themselves: smeared, sigmoid(smear) of it counts with a key's own token, the rest with "
+      "the "
+      "token before");
   add(scores && config.positions == Positions::alibi, "the bias by distance (ALiBi) is left out");
   return notes;
 }

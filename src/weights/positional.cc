@@ -1,8 +1,10 @@
 #include "kirchhoff/weights/positional.h"
 
-#include <algorithm>  // for max, max_element, min
+#include <algorithm>  // for copy_n, max, max_element, min
+#include <array>      // for array
 #include <cmath>      // for cos, exp, sin, sqrt
 
+#include "kirchhoff/kernels/smear.h"
 #include "kirchhoff/weights/token_circuit.h"
 #include "weights/token_vectors.h"
 
@@ -50,6 +52,23 @@ std::vector<double> typical_divisors(const Model& model, Index length) {
     divisors.push_back(std::sqrt(std::max(0.0, sum) / static_cast<double>(d) + config.norm_eps));
   }
   return divisors;
+}
+
+/// Keys of consecutive positions, mixed with the key before each as the model mixes them.
+void smear_keys(const Model& model, Index layer, Index head, Matrix keys) {
+  const LayerWeights& w = model.weights.layers[static_cast<std::size_t>(layer)];
+  const Index kv_head = head / (model.config.n_heads / model.config.n_kv_heads);
+  Tensor alone = Tensor::uninitialised({keys.dim[0], keys.dim[1]});
+  std::vector<const float*> previous;
+  for (Index p = 0; p < keys.dim[0]; ++p) {
+    std::copy_n(keys.row(p).data(), keys.dim[1], alone.data() + p * keys.dim[1]);
+    previous.push_back(p == 0 ? nullptr : alone.data() + (p - 1) * keys.dim[1]);
+  }
+  const std::array<Index, 3> one_head{keys.dim[0], 1, keys.dim[1]};
+  kernels::smear(kernels::SmearProblem<float>{.x = View<const float, 3>(alone.data(), one_head),
+                                              .out = View<float, 3>(keys.data, one_head),
+                                              .previous = previous,
+                                              .alpha = w.smear.f32().data() + kv_head});
 }
 
 /// softmax over the keys j <= i of each query i, in place; then the means of the subdiagonals.
@@ -103,6 +122,7 @@ PositionalPattern positional_pattern(const Model& model, Index layer, Index head
         for (float& x : side->view<2>().row(p))
           x = static_cast<float>(static_cast<double>(x) / divisors[static_cast<std::size_t>(p)]);
   }
+  if (config.smeared_keys) smear_keys(model, layer, head, circuit.right.view<2>().rows(0, length));
   PositionalPattern result;
   result.pattern = Tensor({length, length}, {"query", "key"});
   for (Index i = 0; i < length; ++i) {
@@ -125,6 +145,10 @@ DistanceCurve score_by_distance(const Model& model, Index layer, Index head, Ind
         "the model has no positions: no score depends on distance");
   check(config.positions == Positions::rotary || config.positions == Positions::alibi, ErrorCode::usage,
         "positions are vectors that the model adds: they give a pattern, not a function of distance");
+  check(
+      !config.smeared_keys || !key, ErrorCode::unsupported,
+      "the score of one key by distance is not defined here for smeared keys, because such a key also reads the token "
+      "before it: leave the key open");
   check(distances >= 1, ErrorCode::usage, "{} distances: at least one", distances);
   const HeadMatrices matrices = head_matrices(model, layer, head);
   CircuitOptions options;

@@ -89,6 +89,30 @@ TEST(TransformerLens, Capabilities) {
   test::expect_mentions(test::error_of([&] { read_config(local, "tl_config.json"); }), {"attn_types"});
 }
 
+// Kirchhoff's own: no positions, and smeared keys with an alpha for each head.
+TEST(TransformerLens, SmearedKeysWithoutPositions) {
+  io::ModelFiles files = io::open_model_files(test::golden("tl-attn-only-none-standard"));
+  files.config["positional_embedding_type"] = "none";
+  files.config["smeared_keys"] = true;
+  std::erase_if(files.checkpoint.tensors, [](const io::StoredTensor& t) { return t.name == "pos_embed.W_pos"; });
+  test::expect_mentions(test::error_of([&] { load_model(files); }), {"blocks.0.attn.smear", "missing"});
+  const auto n_layers = files.config["n_layers"].get<Index>(), n_heads = files.config["n_heads"].get<Index>();
+  for (Index l = 0; l < n_layers; ++l)
+    files.checkpoint.tensors.push_back(test::counting(fmt::format("blocks.{}.attn.smear", l), {n_heads}));
+  const Model model = load_model(files);
+  EXPECT_EQ(model.config.positions, Positions::none);
+  EXPECT_TRUE(model.config.smeared_keys);
+  EXPECT_FALSE(model.weights.W_pos.present());
+  for (const LayerWeights& layer : model.weights.layers) {
+    ASSERT_EQ(layer.smear.size(), n_heads);
+    for (Index h = 0; h < n_heads; ++h)
+      EXPECT_EQ(layer.smear.f64()[static_cast<std::size_t>(h)], static_cast<double>(h));
+  }
+  // A file whose config does not say so has no use for them.
+  files.config["smeared_keys"] = false;
+  test::expect_mentions(test::error_of([&] { load_model(files); }), {"blocks.0.attn.smear"});
+}
+
 TEST(TransformerLens, AWindowIsPartOfTheCausalMask) {
   Json config = config_of("tl-ln-mlp");
   config["use_local_attn"] = true;

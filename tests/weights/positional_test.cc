@@ -8,17 +8,17 @@ namespace {
 
 using test::relative_error;
 
-ModelConfig positions_of(Positions positions) {
+ModelConfig positions_of(Positions positions, bool smeared_keys = false) {
   for (const NamedShape& shape : capability_shapes())
-    if (shape.config.positions == positions) return shape.config;
+    if (shape.config.positions == positions && shape.config.smeared_keys == smeared_keys) return shape.config;
   ADD_FAILURE() << "no shape";
   return {};
 }
 
 // With embeddings of zero the first layer's pattern is that of positions: the model's own softmax.
 TEST(Positional, IsTheModelsPatternWithoutTokens) {
-  for (const Positions positions : {Positions::learned, Positions::shortformer}) {
-    ModelConfig config = positions_of(positions);
+  for (const ModelConfig& config : {positions_of(Positions::learned), positions_of(Positions::shortformer),
+                                    positions_of(Positions::shortformer, true)}) {
     Model m = random_model(config, 4, {.biases = false});
     auto zeros = std::make_shared<std::vector<float>>(static_cast<std::size_t>(config.d_vocab * config.d_model), 0.0F);
     const float* begin = zeros->data();
@@ -92,6 +92,10 @@ TEST_P(DistanceOf, IsTheModelsScoresOfTwoTokens) {
   const Trace trace = run(m, ids, {.capture = {site_name(Site::attn_scores, 0)}});
   const Tensor& scores = trace.at(site_name(Site::attn_scores, 0));
   const Index head = config().n_heads - 1;
+  if (config().smeared_keys) {
+    EXPECT_THROW(score_by_distance(m, 0, head, n, query, key), Error);
+    return;
+  }
   const DistanceCurve curve = score_by_distance(m, 0, head, n, query, key);
   std::vector<double> got, want;
   for (Index distance = 1; distance < n; ++distance) {

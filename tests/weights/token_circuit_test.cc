@@ -80,19 +80,29 @@ TEST_P(TokenCircuitOf, QkEntriesAreTheScoresOfTheFirstLayer) {
         options.centre = false;
         if (config().positions == Positions::rotary) options.form.offset = query - key;
         const HeadMatrices own = head_matrices(m, 0, head, options.form);
-        const auto entry = [&](CircuitInput q, CircuitInput k) {
+        const auto entry = [&](CircuitInput q, CircuitInput k, Index key_alone) {
           options.query = q;
           options.key = k;
           const auto row = q == CircuitInput::token ? ids[static_cast<std::size_t>(query)] : query;
-          const auto column = k == CircuitInput::token ? ids[static_cast<std::size_t>(key)] : key;
+          const auto column = k == CircuitInput::token ? ids[static_cast<std::size_t>(key_alone)] : key_alone;
           return static_cast<double>(circuit_row(token_circuit(m, own, CircuitKind::qk, options),
                                                  static_cast<Index>(row))[static_cast<std::size_t>(column)]);
         };
-        double value = entry(CircuitInput::token, CircuitInput::token);
-        if (config().positions == Positions::shortformer)
-          value += entry(CircuitInput::token, CircuitInput::position) +
-                   entry(CircuitInput::position, CircuitInput::token) +
-                   entry(CircuitInput::position, CircuitInput::position);
+        const auto product = [&](Index key_alone) {
+          const auto token = CircuitInput::token, position = CircuitInput::position;
+          double sum = entry(token, token, key_alone);
+          if (config().positions == Positions::shortformer)
+            sum += entry(token, position, key_alone) + entry(position, token, key_alone) +
+                   entry(position, position, key_alone);
+          return sum;
+        };
+        double value = product(key);
+        if (config().smeared_keys && key > 0) {
+          const Index kv_head = head / (config().n_heads / config().n_kv_heads);
+          const double share =
+              1.0 / (1.0 + std::exp(-m.weights.layers[0].smear.f64()[static_cast<std::size_t>(kv_head)]));
+          value = share * value + (1.0 - share) * product(key - 1);
+        }
         if (config().positions == Positions::alibi)
           value -= config().alibi_slopes[static_cast<std::size_t>(head)] * static_cast<double>(query - key);
         if (config().attn_softcap > 0.0) value = config().attn_softcap * std::tanh(value / config().attn_softcap);

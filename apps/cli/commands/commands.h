@@ -7,6 +7,7 @@ namespace kirchhoff::cli {
 // Each declares one command below `root`: its options and what it does. `session` outlives the tree.
 void add_explain(Command& root, Session& session);
 void add_model(Command& root, Session& session);
+void add_model_export(Command& model, Session& session);
 void add_inspect(Command& root, Session& session);
 void add_tokens(Command& root, Session& session);
 void add_run(Command& root, Session& session);

@@ -23,11 +23,14 @@ struct InfoCommand {
 };
 
 Json config_json(const ModelConfig& c) {
-  return {
-      {"family", c.family},     {"architecture", c.architecture}, {"n_layers", c.n_layers}, {"d_model", c.d_model},
-      {"n_heads", c.n_heads},   {"n_kv_heads", c.n_kv_heads},     {"d_head", c.d_head},     {"d_mlp", c.d_mlp},
-      {"d_vocab", c.d_vocab},   {"d_vocab_out", c.d_vocab_out},   {"n_ctx", c.n_ctx},       {"norm_eps", c.norm_eps},
-      {"parallel", c.parallel}, {"gated_mlp", c.gated_mlp},       {"causal", c.causal}};
+  return {{"family", c.family},     {"architecture", c.architecture},
+          {"n_layers", c.n_layers}, {"d_model", c.d_model},
+          {"n_heads", c.n_heads},   {"n_kv_heads", c.n_kv_heads},
+          {"d_head", c.d_head},     {"d_mlp", c.d_mlp},
+          {"d_vocab", c.d_vocab},   {"d_vocab_out", c.d_vocab_out},
+          {"n_ctx", c.n_ctx},       {"norm_eps", c.norm_eps},
+          {"parallel", c.parallel}, {"gated_mlp", c.gated_mlp},
+          {"causal", c.causal},     {"smeared_keys", c.smeared_keys}};
 }
 
 int info_command(Session& session, const InfoCommand& options) {
@@ -164,7 +167,7 @@ int verify_command(Session& session, const VerifyCommand& options) {
 }  // namespace
 
 void add_model(Command& root, Session& session) {
-  Command& model = root.add_command("model", "facts about a model; comparison with values computed elsewhere");
+  Command& model = root.add_command("model", "facts about a model, comparison with values computed elsewhere, export");
 
   Command& info = model.add_command("info", "what a model is, what was folded when it was loaded, its tokenizer");
   auto info_options = std::make_shared<InfoCommand>();
@@ -184,6 +187,8 @@ void add_model(Command& root, Session& session) {
   verify.option("--tolerance", "X", verify_options->tolerance, "largest relative error that passes (default 2e-5)");
   verify_options->json.declare(verify);
   verify.on_run([&session, verify_options] { return verify_command(session, *verify_options); });
+
+  add_model_export(model, session);
 }
 
 }  // namespace kirchhoff::cli

@@ -1,6 +1,6 @@
 #include "kirchhoff/observe/qk_terms.h"
 
-#include <algorithm>  // for max, max_element, min
+#include <algorithm>  // for any_of, max, max_element, min
 #include <cmath>      // for abs
 #include <memory>     // for make_shared
 
@@ -57,6 +57,9 @@ std::vector<std::string> score_assumptions(const ModelConfig& config, const QkTe
                              : "an MLP is a node, by its Jacobian at what it read; what its output is beyond that is a "
                                "source where it sits");
   }
+  if (config.smeared_keys)
+    lines.emplace_back(
+        "keys are smeared: what was written to the key and to the one before it counts, each with its share");
   if (config.norm != NormKind::none && config.pre_norm)
     lines.emplace_back("the divisors of norms are held at their values in this run");
   if (config.positions == Positions::rotary)
@@ -68,23 +71,35 @@ std::vector<std::string> score_assumptions(const ModelConfig& config, const QkTe
 
 std::string writers_table(const Session& session, const Subject& subject, const std::string& title,
                           const std::vector<QkWriter>& writers, Index top) {
-  Table table({{title}, {"value", true}, {""}, {"itself reads"}});
+  const bool smeared =
+      std::any_of(writers.begin(), writers.end(), [](const QkWriter& writer) { return writer.before != 0.0; });
+  std::vector<Column> columns = {{title}, {"value", true}, {""}, {"itself reads"}};
+  if (smeared) columns.push_back({"to the key before", true});
+  Table table(columns);
   const std::size_t count = std::min(writers.size(), static_cast<std::size_t>(top));
-  double rest = 0.0;
+  double rest = 0.0, rest_before = 0.0;
   for (std::size_t i = 0; i < writers.size(); ++i) {
     const QkWriter& writer = writers[i];
     if (i >= count) {
       rest += writer.value;
+      rest_before += writer.before;
       continue;
     }
-    table.add({writer.node,
-               signed_value(writer.value),
-               signed_bar(writer.value, std::abs(writers.front().value)),
-               {writer.reads_from < 0 ? std::string()
-                                      : fmt::format("{} {:.2f}", subject.shown_at(writer.reads_from), writer.attention),
-                Style::token}});
+    std::vector<Cell> cells = {
+        writer.node,
+        signed_value(writer.value),
+        signed_bar(writer.value, std::abs(writers.front().value)),
+        {writer.reads_from < 0 ? std::string()
+                               : fmt::format("{} {:.2f}", subject.shown_at(writer.reads_from), writer.attention),
+         Style::token}};
+    if (smeared) cells.push_back(signed_value(writer.before));
+    table.add(std::move(cells));
   }
-  if (writers.size() > count) table.add({fmt::format("{} others", writers.size() - count), signed_value(rest), "", ""});
+  if (writers.size() > count) {
+    std::vector<Cell> cells = {fmt::format("{} others", writers.size() - count), signed_value(rest), "", ""};
+    if (smeared) cells.push_back(signed_value(rest_before));
+    table.add(std::move(cells));
+  }
   return table.render(session.out);
 }
 

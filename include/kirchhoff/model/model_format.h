@@ -47,6 +47,8 @@ class ModelFormat {
   /// tensor).
   void write(const std::string& directory, std::span<const std::span<const float>> values,
              DType dtype = DType::f32) const;
+  /// The same with the weights of a model of this format.
+  void write(const std::string& directory, const Model& model, DType dtype = DType::f32) const;
 
  private:
   struct Place {  // of a weight in a file

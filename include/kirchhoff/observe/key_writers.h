@@ -11,7 +11,8 @@ namespace kirchhoff {
 /// What the heads below wrote into the keys of one query.
 struct KeyWriters {
   std::vector<double> scores;  ///< [key]: (q . k) scale, before a soft-cap and without ALiBi's bias
-  /// [key][layer n_heads + head]: the part of it that each head of the layers below wrote to the key.
+  /// [key][layer n_heads + head]: the part of it that each head of the layers below wrote to the key (smeared: to both
+  /// that it mixes).
   std::vector<std::vector<double>> heads;
 };
 

@@ -22,6 +22,7 @@ struct QkWriter {
   double value = 0.0;
   Index reads_from = -1;   ///< of a head: the position that it attends to most from the side's position; otherwise -1
   double attention = 0.0;  ///< and how much
+  double before = 0.0;     ///< of smeared keys: the part of `value` that it wrote to the key before
 };
 
 /// One term of the product.
@@ -57,9 +58,10 @@ std::vector<std::string> qk_sites(const ModelConfig& config, Index layer);
 ///
 ///     score = scale sum over (a, b)  (R_i (x_a W_Q)) . (R_j (x_b W_K))  + ALiBi's bias,
 ///
-/// R the rotation of the positions i and j. A head's output is one writer, whatever it was made from. In double, of a
-/// run of one sequence; every family has it. Errors: usage (out of range, a site that was not captured, a key that the
-/// query does not see).
+/// R the rotation of the positions i and j; where keys are smeared x_b W_K is s times that of position j plus 1 - s
+/// times that of j - 1, and a writer's value counts what it wrote to both. A head's output is one writer, whatever it
+/// was made from. In double, of a run of one sequence; every family has it. Errors: usage (out of range, a site that
+/// was not captured, a key that the query does not see).
 template <class Real>
 QkExpansion expand_score(const Model& model, const BasicTrace<Real>& trace, const ScoreTarget& target, Index top = 20);
 
@@ -70,10 +72,10 @@ enum class ScoreSide { query, key };
 std::vector<std::string> score_path_sites(const ModelConfig& config, Index layer, MlpPaths mlp = MlpPaths::recorded);
 
 /// The score as a sum over the paths that lead to one side: with the other side whole it is a direction of the stream
-/// that enters the layer, read at the side's position (`StreamTarget`; the score's own constants, "a5.b_K" and the
-/// "pos" of Shortformer models, are paths of their own). `own` is the score before its soft-cap and ALiBi's bias.
-/// "Which upstream path made this key match." Patterns and the divisors of norms are held. Errors: as expand_score and
-/// expand_paths.
+/// that enters the layer, read at the side's position (a smeared key: also at the position before; `StreamTarget`; the
+/// score's own constants, "a5.b_K" and the "pos" of Shortformer models, are paths of their own). `own` is the score
+/// before its soft-cap and ALiBi's bias. "Which upstream path made this key match." Patterns and the divisors of norms
+/// are held. Errors: as expand_score and expand_paths.
 template <class Real>
 PathExpansion expand_score_paths(const Model& model, const BasicTrace<Real>& trace, const ScoreTarget& target,
                                  ScoreSide side, const PathOptions& options = {});

@@ -53,6 +53,7 @@ struct TrainingOptions {
   // of the number of sublayers (GPT-2); gains 1, biases 0.
   double init_deviation = 0.0;  ///< 0: 0.8 / sqrt(d_model), TransformerLens's
   bool biases = true;           ///< false: all biases stay 0, those of norms too
+  double sinusoid_base = 10000.0;  ///< wavelengths of sinusoids lie between 2 pi and 2 pi times this
   bool sinusoidal = false;      ///< W_pos holds sinusoids (Vaswani et al. 2017) that are not trained, as P1 has them
 
   Moments checkpoints{};  ///< the last step is one in any case

@@ -13,8 +13,9 @@ namespace kirchhoff {
 ///
 /// previous[k] how much head k attends to the previous token. Positive: a query matches keys whose previous token is
 /// its own. Equal to the sum of the eigenvalues of `qk --through`, weighted; 0 in layer 0. previous: [n_layers
-/// n_heads]. Nothing larger than d_model x d_model is formed. `form` as in head_matrices: rotary positions by its
-/// offset. Errors: usage (another number of heads); interrupted (progress: stage "vocabulary", then "traces").
+/// n_heads]. Of smeared keys: of keys by themselves, so what smearing matches in a head alone is not in it. Nothing
+/// larger than d_model x d_model is formed. `form` as in head_matrices: rotary positions by its offset. Errors: usage
+/// (another number of heads); interrupted (progress: stage "vocabulary", then "traces").
 std::vector<double> qk_traces(const Model& model, std::span<const double> previous, const HeadForm& form = {},
                               const Progress& progress = {});
 
