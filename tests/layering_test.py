@@ -18,7 +18,8 @@ HEADER_PLACES = [
     (r"[a-z_]+", None),  # the C++ standard library: no directory, no suffix
     (r"fmt/.*", None),
     (r"nlohmann/json(_fwd)?\.hpp", ["src/io/", "src/text/", "src/model/", "src/study/", "src/train/", "include/kirchhoff/io/",
-                                    "include/kirchhoff/text/", "include/kirchhoff/model/", "include/kirchhoff/study/",
+                                    "include/kirchhoff/text/", "include/kirchhoff/model/", "include/kirchhoff/train/",
+                                    "include/kirchhoff/study/",
                                     "apps/"]),
     (r"(oneapi/)?dnnl.*|omp\.h", ["src/kernels/gemm_onednn"]),
     (r"Eigen/.*", ["src/weights/dense.cc"]),
@@ -28,9 +29,9 @@ HEADER_PLACES = [
     (r"utf8proc\.h", ["src/text/", "apps/"]),  # in apps: how many columns a character takes
     (r"CLI/.*|spdlog/.*", ["apps/"]),
     (INTRINSICS, ["src/kernels/x86/"]),
-    (r"(unistd|sched|pthread|fcntl|dirent)\.h|sys/(mman|stat|types|resource|sysinfo|syscall)\.h",
+    (r"(unistd|sched|pthread|fcntl|dirent)\.h|sys/(mman|stat|types|resource|sysinfo|syscall|file)\.h",
      ["src/base/", "src/tensor/", "src/io/", "src/model/", "src/kernels/x86/", "apps/"]),
-    (r"malloc\.h", ["apps/"]),  # glibc: how much freed memory a process keeps
+    (r"malloc\.h", ["src/base/memory.cc"]),  # glibc: how much freed memory a process keeps
     (r"(signal|termios)\.h|sys/(ioctl|wait|auxv|utsname)\.h", ["src/kernels/x86/", "apps/"]),
 ]
 

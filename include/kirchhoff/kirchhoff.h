@@ -33,6 +33,7 @@
 #include "kirchhoff/io/atomic_file.h"
 #include "kirchhoff/io/checkpoint.h"
 #include "kirchhoff/io/encode.h"
+#include "kirchhoff/io/file_lock.h"
 #include "kirchhoff/io/gguf.h"
 #include "kirchhoff/io/inspect.h"
 #include "kirchhoff/io/json_file.h"

@@ -1,7 +1,7 @@
 #include "model/resolve.h"
 
-#include "kirchhoff/model/load.h"
 #include "kirchhoff/model/config_reader.h"
+#include "kirchhoff/model/load.h"
 #include "model/families.h"
 #include "model/gguf_config.h"
 #include "model/hf_config.h"

@@ -52,11 +52,11 @@ PathExpansion expand_paths(const Model& model, const BasicTrace<Real>& trace, co
   result.own = own.value;
   result.soft_capped = own.soft_capped;
   LogitDirection u = logit_direction(model, trace, result.target);
-  Root<Real> root{.stage = 2 * config.n_layers,
-                  .reads = {{.pos = result.target.pos,
-                             .stream = at_position(trace, final_stream(config).site, final_stream(config).layer,
-                                                   result.target.pos),
-                             .direction = std::move(u.stream)}}};
+  Root<Real> root{
+      .stage = 2 * config.n_layers,
+      .reads = {{.pos = result.target.pos,
+                 .stream = at_position(trace, final_stream(config).site, final_stream(config).layer, result.target.pos),
+                 .direction = std::move(u.stream)}}};
   if (model.weights.ln_final.b.present() && config.final_norm) root.constants.emplace_back("ln_final.b", u.norm_bias);
   if (model.weights.b_U.present()) root.constants.emplace_back("unembed.b", u.unembed_bias);
   return expand(model, trace, std::move(result), root, options);

@@ -1,9 +1,5 @@
 #include "kirchhoff/train/training_run.h"
 
-#include <fcntl.h>     // for open
-#include <sys/file.h>  // for flock
-#include <unistd.h>    // for close
-
 #include <bit>         // for bit_cast
 #include <chrono>      // for steady_clock
 #include <filesystem>  // for create_directories, exists, remove_all, rename
@@ -83,9 +79,7 @@ void begin_run(const TrainingSetup& setup, const Progress& progress) {
 TrainingRun::TrainingRun(const std::string& directory) : directory_(directory) {
   const std::string path = facts_path(directory);
   check(exists(path), ErrorCode::not_found, "'{}' holds no training: there is no training.json", directory);
-  lock_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  check(lock_ >= 0 && flock(lock_, LOCK_EX | LOCK_NB) == 0, ErrorCode::usage,
-        "'{}': another process trains in this directory", directory);
+  lock_ = io::FileLock(path, fmt::format("'{}': another process trains in this directory", directory));
   facts_ = io::read_json_file(path, {.object_at_top = true});
   for (const char* key : {"model", "data", "training"})
     check(facts_.contains(key) && facts_[key].is_object(), ErrorCode::format, "'{}': key '{}' is missing", path, key);
@@ -112,10 +106,6 @@ TrainingRun::TrainingRun(const std::string& directory) : directory_(directory) {
     record(nullptr);
     save();
   }
-}
-
-TrainingRun::~TrainingRun() {
-  if (lock_ >= 0) close(lock_);
 }
 
 bool TrainingRun::run(const RunLimits& limits, const Listener& listener) {

@@ -11,7 +11,8 @@ namespace kirchhoff::train::test {
 /// A folder that goes away.
 struct TemporaryFolder {
   explicit TemporaryFolder(const std::string& name)
-      : path((std::filesystem::temp_directory_path() / ("kirchhoff-" + name + "-" + std::to_string(::getpid()))).string()) {
+      : path((std::filesystem::temp_directory_path() / ("kirchhoff-" + name + "-" + std::to_string(::getpid())))
+                 .string()) {
     std::filesystem::remove_all(path);
     std::filesystem::create_directories(path);
   }

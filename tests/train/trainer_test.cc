@@ -172,8 +172,8 @@ TEST(Trainer, RefusesAnothersState) {
 /// A tied W_E gets the gradients of both its uses: one step with AdamW's epsilon so large that it is plain descent is
 /// compared with the loss's own change.
 TEST(Trainer, ATiedEmbeddingLearnsFromBothItsUses) {
-  Json config = {{"model_type", "gpt2"}, {"vocab_size", 29}, {"n_positions", 24}, {"n_embd", 32}, {"n_layer", 1},
-                 {"n_head", 4},          {"n_inner", 64},    {"activation_function", "gelu_new"}};
+  Json config = {{"model_type", "gpt2"}, {"vocab_size", 29}, {"n_positions", 24}, {"n_embd", 32},
+                 {"n_layer", 1},         {"n_head", 4},      {"n_inner", 64},     {"activation_function", "gelu_new"}};
   const ModelFormat format(config, "test");
   ASSERT_TRUE(format.tied());
   TrainingOptions options = short_run(1);
@@ -215,11 +215,24 @@ TEST(Trainer, ATiedEmbeddingLearnsFromBothItsUses) {
 TEST(ModelFormat, WritesWhatLoadsToTheSameBits) {
   std::vector<Json> configs{lens_config(2), lens_config(0)};
   configs[0]["n_key_value_heads"] = 2;
-  configs.push_back({{"model_type", "gpt2"}, {"vocab_size", 29}, {"n_positions", 24}, {"n_embd", 32}, {"n_layer", 2},
-                     {"n_head", 4}, {"n_inner", 64}, {"activation_function", "gelu_new"}});
-  configs.push_back({{"model_type", "llama"}, {"vocab_size", 29}, {"max_position_embeddings", 24}, {"hidden_size", 32},
-                     {"num_hidden_layers", 2}, {"num_attention_heads", 4}, {"num_key_value_heads", 2},
-                     {"intermediate_size", 48}, {"rms_norm_eps", 1e-5}, {"hidden_act", "silu"},
+  configs.push_back({{"model_type", "gpt2"},
+                     {"vocab_size", 29},
+                     {"n_positions", 24},
+                     {"n_embd", 32},
+                     {"n_layer", 2},
+                     {"n_head", 4},
+                     {"n_inner", 64},
+                     {"activation_function", "gelu_new"}});
+  configs.push_back({{"model_type", "llama"},
+                     {"vocab_size", 29},
+                     {"max_position_embeddings", 24},
+                     {"hidden_size", 32},
+                     {"num_hidden_layers", 2},
+                     {"num_attention_heads", 4},
+                     {"num_key_value_heads", 2},
+                     {"intermediate_size", 48},
+                     {"rms_norm_eps", 1e-5},
+                     {"hidden_act", "silu"},
                      {"tie_word_embeddings", false}});
   const Tokens tokens{3, 1, 4, 1, 5, 9, 2, 6};
   for (const Json& config : configs) {

@@ -1,16 +1,12 @@
 #include "kirchhoff/engine/bench.h"
 
-#ifdef __GLIBC__
-#include <malloc.h>  // for mallopt
-#endif
-
-#include <limits>  // for numeric_limits
 #include <memory>  // for make_shared
 
 #include "commands.h"
 #include "gemm_speed.h"
 #include "json_option.h"
 #include "kirchhoff/base/error.h"
+#include "kirchhoff/base/memory.h"
 #include "kirchhoff/base/parallel.h"
 #include "kirchhoff/engine/signature.h"
 #include "kirchhoff/model/random_model.h"
@@ -122,15 +118,6 @@ struct BackwardCommand {
   BackwardBenchOptions bench;
   JsonOption json;
 };
-
-/// Freed blocks stay with the process, so that runs do not fetch the same pages anew each time: as a training loop's
-/// should, and as PyTorch keeps them.
-void keep_freed_memory() {
-#ifdef __GLIBC__
-  mallopt(M_MMAP_THRESHOLD, std::numeric_limits<int>::max());
-  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
-#endif
-}
 
 int backward_command(Session& session, const BackwardCommand& options) {
   keep_freed_memory();

@@ -48,8 +48,8 @@ bool names_a_model(const std::string& text) {
 
 /// One argument may be a model (the prompt comes from -p, --ids or stdin) or a prompt, for the model that ships.
 void resolve_first(ExplainCommand& options) {
-  if (options.first && (options.prompt.argument || options.prompt.text || options.prompt.ids ||
-                        names_a_model(*options.first))) {
+  if (options.first &&
+      (options.prompt.argument || options.prompt.text || options.prompt.ids || names_a_model(*options.first))) {
     options.model.model = *options.first;
     return;
   }
@@ -241,10 +241,11 @@ void print_screen(Session& session, const Subject& subject, const Explanation& e
 void add_explain(Command& root, Session& session) {
   Command& command = root.add_command("explain", "the main job: what a model predicts after a prompt, and from where");
   auto options = std::make_shared<ExplainCommand>();
-  command.argument("MODEL", options->first,
-                   "a model: a directory, a GGUF file, a state dict, or a name in the Hub cache; without one, the model "
-                   "that ships with Kirchhoff",
-                   false);
+  command.argument(
+      "MODEL", options->first,
+      "a model: a directory, a GGUF file, a state dict, or a name in the Hub cache; without one, the model "
+      "that ships with Kirchhoff",
+      false);
   options->model.declare_options(command);
   options->prompt.declare(command);
   options->target.declare(command);

@@ -51,10 +51,10 @@ struct TrainingOptions {
 
   // The initial weights: normal with this standard deviation, those that write to the stream divided by the square root
   // of the number of sublayers (GPT-2); gains 1, biases 0.
-  double init_deviation = 0.0;  ///< 0: 0.8 / sqrt(d_model), TransformerLens's
-  bool biases = true;           ///< false: all biases stay 0, those of norms too
+  double init_deviation = 0.0;     ///< 0: 0.8 / sqrt(d_model), TransformerLens's
+  bool biases = true;              ///< false: all biases stay 0, those of norms too
   double sinusoid_base = 10000.0;  ///< wavelengths of sinusoids lie between 2 pi and 2 pi times this
-  bool sinusoidal = false;      ///< W_pos holds sinusoids (Vaswani et al. 2017) that are not trained, as P1 has them
+  bool sinusoidal = false;         ///< W_pos holds sinusoids (Vaswani et al. 2017) that are not trained, as P1 has them
 
   Moments checkpoints{};  ///< the last step is one in any case
   Moments evaluations{};  ///< so it is here, and step 0

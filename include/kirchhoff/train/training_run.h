@@ -5,6 +5,7 @@
 #include <vector>      // for vector
 
 #include "kirchhoff/base/progress.h"
+#include "kirchhoff/io/file_lock.h"
 #include "kirchhoff/train/history.h"
 #include "kirchhoff/train/trainer.h"
 #include "kirchhoff/train/training_data.h"
@@ -46,7 +47,6 @@ class TrainingRun {
   /// Opens a directory that begin_run has made and goes to its last saved state. Errors: not_found (no run), format
   /// (files that do not belong together), usage (another process trains in it).
   explicit TrainingRun(const std::string& directory);
-  ~TrainingRun();
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
 
@@ -68,7 +68,7 @@ class TrainingRun {
   void finish() const;
 
   std::string directory_;
-  int lock_ = -1;
+  io::FileLock lock_;
   Json facts_;  // training.json
   TrainingConfig config_;
   TrainingData data_;
