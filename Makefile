@@ -3,7 +3,7 @@
 #   make test    installs what is missing, builds, runs everything that must be green
 # Each target installs the packages (packages.txt) it needs; CMakePresets.json has the builds for those who prefer cmake.
 .DEFAULT_GOAL := build
-.PHONY: demo demo-smollm2 test deps build models corpus bench bench-peers format tidy install clean help
+.PHONY: demo demo-smollm2 test deps build models corpus reproduce bench bench-peers format tidy install clean help
 
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
@@ -14,7 +14,7 @@ configure = cmake --preset $(1) --log-level=NOTICE >/dev/null
 
 help:
 	@sed -n '2,4s/^# *//p' Makefile
-	@echo 'also: demo-smollm2 deps build models corpus bench bench-peers format tidy install clean'
+	@echo 'also: demo-smollm2 deps build models corpus reproduce bench bench-peers format tidy install clean'
 
 deps:
 	@tools/install-packages build models test
@@ -60,6 +60,16 @@ bench: build
 # Beside the Python tools, in one run; their environments (3 GB) are made under .cache/.
 bench-peers: build
 	@bench/peers/compare $(KIRCHHOFF)
+
+# The papers' experiments: four hours on two cores, to docs/reproduction/. Stopped, it goes on where it was; MINUTES=30
+# stops each of the two chains after so long, QUICK=--quick makes them small.
+MINUTES ?= 0
+reproduce: build | corpus/english.txt
+	$(KIRCHHOFF) reproduce framework $(QUICK) --minutes $(MINUTES)
+	$(KIRCHHOFF) reproduce induction $(QUICK) --minutes $(MINUTES)
+
+corpus/english.txt:
+	@$(MAKE) corpus
 
 format:
 	@tools/install-packages test
