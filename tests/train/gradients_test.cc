@@ -64,7 +64,7 @@ std::vector<Json> configs() {
 }
 
 /// The array of a run, in which every weight, biases and smears included, is some number that float32 holds after a
-/// step of 2^-13.
+/// step of 2^-15.
 class Point {
  public:
   explicit Point(const Json& config) : format_(config, "test"), parameters_(format_, options()) {
@@ -126,7 +126,7 @@ TEST(TrainingGradients, OfEveryWeightAreDerivatives) {
         along += g * double{direction.back()};
         norm += g * g;
       }
-      const double h = 0x1p-10;
+      const double h = 0x1p-15;
       const auto loss = [&](double t) { return point.loss_at(entry, direction, t, batch, metric); };
       const double want = (8.0 * (loss(h) - loss(-h)) - (loss(2.0 * h) - loss(-2.0 * h))) / (12.0 * h);
       EXPECT_NEAR(along, want, 2e-7 * std::max(std::sqrt(norm), 1e-2)) << entry.shape.name << " of " << config.dump();

@@ -127,7 +127,7 @@ TEST(TrainingRun, ModelsThatDoNotFitAreRefusedBeforeAnythingIsMade) {
     EXPECT_FALSE(std::filesystem::exists(folder / "run/training.json"));
     return code;
   };
-  EXPECT_EQ(refused([](TrainingConfig& c) { c.model["n_layer"] = 2; }), ErrorCode::format);
+  EXPECT_EQ(refused([](TrainingConfig& c) { c.model["n_layer"] = 2; }), ErrorCode::unsupported);
   EXPECT_EQ(
       refused([](TrainingConfig& c) { c.training.sinusoidal = true, c.model["positional_embedding_type"] = "none"; }),
       ErrorCode::usage);
