@@ -173,8 +173,7 @@ std::vector<std::string> assumptions(const Subject& subject, const CausalEffects
   if (!causal.values.empty() && subject.model.config.logit_softcap > 0.0)
     lines.emplace_back("ablated logits are those after the soft-cap");
   lines.emplace_back("the lens recomputes the final norm on every layer's state");
-  if (!causal.values.empty())
-    lines.emplace_back("what a head reads most from is its attention × |v W_O|, as shares");
+  if (!causal.values.empty()) lines.emplace_back("what a head reads most from is its attention × |v W_O|, as shares");
   return lines;
 }
 
