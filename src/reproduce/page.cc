@@ -66,10 +66,7 @@ std::string signed_number(const Json& value, int digits) {
 }
 
 std::string thousands(Index value) {
-  std::string text = std::to_string(value);
-  for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3)
-    text.insert(static_cast<std::size_t>(at), ",");
-  return text;
+  return value < 1000 ? std::to_string(value) : fmt::format("{},{:03}", thousands(value / 1000), value % 1000);
 }
 
 std::string duration(double seconds) {

@@ -13,6 +13,7 @@
 #include "subject.h"
 #include "table.h"
 #include "training_progress.h"
+#include "units.h"
 
 namespace kirchhoff::cli {
 namespace {
