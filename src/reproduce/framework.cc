@@ -60,7 +60,7 @@ Chain framework_chain(const std::vector<std::string>& data, bool quick, const Fr
       [sizes](const StageRun& run) { return zero_layer(run, sizes); });
   add("one-layer-heads", "copying and positional heads of the one-layer model", {kCorpusStage, "train/1l"},
       [sizes](const StageRun& run) { return one_layer_heads(run, sizes); });
-  add("skip-trigrams", "its skip-trigrams and their bugs", {"train/1l"}, skip_trigrams);
+  add("skip-trigrams", "its skip-trigrams and their bugs", {kCorpusStage, "train/1l"}, skip_trigrams);
   add("terms", "losses by order of the path expansion", {kCorpusStage, "train/2l"},
       [sizes](const StageRun& run) { return terms_by_order(run, sizes); });
   add("random-repeats", "heads on random tokens that repeat", {"train/1l", "train/2l"},

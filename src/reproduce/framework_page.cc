@@ -123,7 +123,8 @@ void trigram_section(Page& page, const Records& records) {
   page.paragraph(
       "A head that attends from *destination* to an earlier *source* raises *out*: [source] .. [destination] → [out]. "
       "For each head the sources that stand out most in both of its tables; the two lists of a row have nothing but "
-      "the source in common. Strength: standard deviations by which both are out of the common.");
+      "the source in common. Strength: standard deviations by which both are out of the common. Only tokens that occur "
+      "at least 50 times in the training text.");
   std::vector<std::vector<std::string>> rows;
   for (const Json& head : trigrams.at("heads"))
     for (std::vector<std::string>& row : trigram_rows(head.at("entries"))) rows.push_back(std::move(row));

@@ -1,5 +1,5 @@
 // Analyses by weights alone, and the text's bigrams.
-#include <algorithm>  // for max_element, stable_sort
+#include <algorithm>  // for min, stable_sort
 
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/engine/corpus_loss.h"
@@ -18,6 +18,8 @@ constexpr double kSignificant = 4.0;
 /// Mean attention by positions alone to one offset from which on a head is called positional.
 constexpr double kPositional = 0.4;
 constexpr Index kNullSamples = 64;
+/// How often a token has to occur in the training text for its skip-trigrams to be looked at.
+constexpr Index kCommon = 50;
 
 MeanLoss held_out_loss(const Model& model, std::span<const Tokens> windows, const Progress& progress) {
   WindowMean mean;
@@ -40,6 +42,29 @@ Json frequent_sources(const BigramComparison& comparison, Index count, const Tok
 
 std::vector<SourceTrigrams> trigrams_of(const Model& model, Index head, Index k, const Progress& progress) {
   return all_source_trigrams(head_tables(model, head_matrices(model, 0, head)), k, progress);
+}
+
+/// How often each token occurs in the training text.
+std::vector<Index> token_counts(const StageRun& run, Index d_vocab) {
+  std::vector<Index> counts(static_cast<std::size_t>(d_vocab), 0);
+  for (const text::TokenId token : whole_text(run, false).windows.front()) ++counts[static_cast<std::size_t>(token)];
+  return counts;
+}
+
+/// Without tokens that training has hardly seen: what the tables say of those is what they began as. `shown` entries of
+/// each list are left.
+void keep_common(std::vector<SourceTrigrams>& sources, const std::vector<Index>& counts, std::size_t shown) {
+  const auto rare = [&](Index token) { return counts[static_cast<std::size_t>(token)] < kCommon; };
+  std::erase_if(sources, [&](const SourceTrigrams& source) { return rare(source.source); });
+  for (SourceTrigrams& source : sources)
+    for (std::vector<TrigramToken>* list : {&source.destinations, &source.outs}) {
+      std::erase_if(*list, [&](const TrigramToken& entry) { return rare(entry.token); });
+      if (list->size() > shown) list->resize(shown);
+    }
+  std::erase_if(sources,
+                [](const SourceTrigrams& source) { return source.destinations.empty() || source.outs.empty(); });
+  for (SourceTrigrams& source : sources)
+    source.strength = std::min(source.destinations.front().deviation, source.outs.front().deviation);
 }
 
 Json positivities(const Model& model, const std::string& which, Index writer, const VocabularySpectra& ov,
@@ -125,11 +150,13 @@ Json skip_trigrams(const StageRun& run) {
   const Subject subject = open_subject(model_directory(run, "1l"));
   const Model& model = subject.model;
   const TokenLikeness likeness(model, subject.tokenizer.get());
-  constexpr Index kShown = 4, kSources = 6, kListed = 8;
+  constexpr Index kShown = 4, kSources = 6, kListed = 8, kCandidates = 32;
+  const std::vector<Index> counts = token_counts(run, model.config.d_vocab);
   Json heads = Json::array(), bugs = Json::array();
   std::vector<std::pair<double, Json>> found;
   for (Index head = 0; head < model.config.n_heads; ++head) {
-    std::vector<SourceTrigrams> sources = trigrams_of(model, head, kListed, run.progress);
+    std::vector<SourceTrigrams> sources = trigrams_of(model, head, kCandidates, run.progress);
+    keep_common(sources, counts, kListed);
     for (const TrigramBug& bug : trigram_bugs(model, sources, {.count = 6, .progress = run.progress}))
       found.emplace_back(bug.contrast, to_json(head_node(0, head), bug, subject.names()));
     Json list = Json::array();
@@ -144,7 +171,7 @@ Json skip_trigrams(const StageRun& run) {
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   for (const auto& [contrast, bug] : found)
     if (bugs.size() < 16) bugs.push_back(bug);
-  return {{"heads", heads}, {"bugs", bugs}, {"bugs_found", found.size()}};
+  return {{"heads", heads}, {"bugs", bugs}, {"bugs_found", found.size()}, {"occurring_at_least", kCommon}};
 }
 
 Json composition_scores(const StageRun& run) {

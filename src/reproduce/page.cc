@@ -84,6 +84,8 @@ std::string token_label(const Json& token) {
       label += "↵";
     } else if (c == '\t') {
       label += "→";
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      label += fmt::format("<{:02x}>", static_cast<unsigned char>(c));
     } else {
       label += c;
     }
