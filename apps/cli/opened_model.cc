@@ -11,7 +11,7 @@ namespace kirchhoff::cli {
 void ModelOptions::declare(Command& command, bool required) {
   command.argument(
       "MODEL", model,
-      "a model: a directory, a GGUF file, a state dict, a name in the Hub cache, or attn-only-2l, which ships",
+      "a model: a directory, a GGUF file, a state dict, or a name in the Hub cache",
       required);
   declare_options(command);
 }
@@ -26,8 +26,9 @@ void ModelOptions::declare_options(Command& command) {
 OpenedModel open_model(const std::string& argument) {
   OpenedModel opened;
   std::error_code ignored;
-  const bool shipped = argument == kShippedModel && !std::filesystem::exists(argument, ignored);
-  opened.files = io::open_model_files(shipped ? shipped_model_directory() : argument);
+  std::optional<std::string> shipped;
+  if (argument == kShippedModel && !std::filesystem::exists(argument, ignored)) shipped = shipped_model_directory();
+  opened.files = io::open_model_files(shipped.value_or(argument));
   opened.files.argument = argument;
   opened.tokenizer = make_tokenizer(opened.files);
   return opened;

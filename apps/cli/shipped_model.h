@@ -1,5 +1,6 @@
 #pragma once
-#include <string>  // for string
+#include <optional>  // for optional
+#include <string>    // for string
 
 namespace kirchhoff::cli {
 
@@ -8,7 +9,7 @@ namespace kirchhoff::cli {
 inline constexpr const char* kShippedModel = "attn-only-2l";
 
 /// Its directory: share/kirchhoff/attn-only-2l beside the program (as it is built) or beside its folder (as it is
-/// installed). Error{not_found} naming both.
-std::string shipped_model_directory();
+/// installed); none if it is in neither.
+std::optional<std::string> shipped_model_directory();
 
 }  // namespace kirchhoff::cli

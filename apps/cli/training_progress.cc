@@ -5,17 +5,6 @@
 #include "units.h"
 
 namespace kirchhoff::cli {
-namespace {
-
-std::string readable_duration(double seconds) {
-  const auto whole = static_cast<Index>(seconds + 0.5);
-  if (whole < 60) return fmt::format("{} s", whole);
-  if (whole < 3600) return fmt::format("{}:{:02} min", whole / 60, whole % 60);
-  return fmt::format("{}:{:02} h", whole / 3600, whole / 60 % 60);
-}
-
-}  // namespace
-
 TrainingProgress::TrainingProgress(Session& session, const train::Trainer& trainer)
     : session_(session), steps_(trainer.options().steps), first_step_(trainer.step()), start_(Clock::now()) {}
 

@@ -20,4 +20,11 @@ std::string readable_share(double probability) {
   return probability >= 0.001 ? fmt::format("{:.2f} %", 100.0 * probability) : fmt::format("{:.1e}", probability);
 }
 
+std::string readable_duration(double seconds) {
+  const auto whole = static_cast<Index>(seconds + 0.5);
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{}:{:02} min", whole / 60, whole % 60);
+  return fmt::format("{}:{:02} h", whole / 3600, whole / 60 % 60);
+}
+
 }  // namespace kirchhoff::cli

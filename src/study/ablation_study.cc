@@ -28,8 +28,13 @@ AblationStudy study_ablations(const Model& model, std::span<const Tokens> window
         "tokens {} and {}: the later one comes first, and nothing predicts token 0", late, early);
   check(options.change.size() == options.tokens.size(), ErrorCode::usage, "a vector of {} numbers over {} tokens",
         options.change.size(), options.tokens.size());
-  const auto has_late = [late](const Tokens& window) { return static_cast<Index>(window.size()) > late; };
+  const Index last = options.bands ? options.bands->late.to - 1 : late;
+  const auto has_late = [last](const Tokens& window) { return static_cast<Index>(window.size()) > last; };
   const auto icl_of = [&](std::span<const double> losses) {
+    if (options.bands) {
+      const std::vector<double> window(losses.begin(), losses.end());
+      return icl_score(std::span(&window, 1), *options.bands).score.value;
+    }
     return losses[static_cast<std::size_t>(late - 1)] - losses[static_cast<std::size_t>(early - 1)];
   };
   std::map<Index, std::size_t> chosen;  // window -> entry of the vector

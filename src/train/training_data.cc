@@ -75,7 +75,8 @@ DataFiles prepare_data(const TrainingConfig& config, const std::vector<std::stri
   const text::TokenizerFiles files = text::word_level_files(task->token_names(), kTaskBos);
   io::write_whole_file(directory + "/tokenizer.json", files.tokenizer_json);
   io::write_whole_file(directory + "/tokenizer_config.json", files.tokenizer_config_json);
-  return {{{"task", to_json(*task)}, {"vocabulary", task->vocabulary()}}, task->vocabulary(), task->context(), kTaskBos};
+  return {
+      {{"task", to_json(*task)}, {"vocabulary", task->vocabulary()}}, task->vocabulary(), task->context(), kTaskBos};
 }
 
 TrainingData open_data(const TrainingConfig& config, const std::string& directory) {

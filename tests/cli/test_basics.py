@@ -7,7 +7,7 @@ import unittest
 from program import CLEAN, KIRCHHOFF, Case, run
 
 HELP = pathlib.Path(__file__).with_name("golden") / "help.txt"
-COMMANDS = ["explain", "run", "lens", "dla", "attn", "paths", "qk-terms", "heads", "terms", "icl", "curves", "ablate", "patch", "ov", "qk", "compose", "virtual", "skip-trigrams", "train", "tokens", "model", "inspect", "bench", "doctor", "help", "completion"]
+COMMANDS = ["explain", "run", "lens", "dla", "attn", "paths", "qk-terms", "heads", "terms", "icl", "curves", "ablate", "patch", "ov", "qk", "compose", "virtual", "skip-trigrams", "train", "reproduce", "tokens", "model", "inspect", "bench", "doctor", "help", "completion"]
 
 
 class Help(Case):

@@ -28,6 +28,7 @@ void add_compose(Command& root, Session& session);
 void add_skip_trigrams(Command& root, Session& session);
 void add_virtual(Command& root, Session& session);
 void add_train(Command& root, Session& session);
+void add_reproduce(Command& root, Session& session);
 void add_bench(Command& root, Session& session);
 void add_bench_train(Command& bench, Session& session);
 void add_bench_weights(Command& bench, Session& session);

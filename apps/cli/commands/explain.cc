@@ -53,6 +53,15 @@ void resolve_first(ExplainCommand& options) {
     options.model.model = *options.first;
     return;
   }
+  if (!shipped_model_directory())
+    throw Error(
+        ErrorCode::usage,
+        options.first
+            ? fmt::format("no model was given: '{}' is no file, directory or Hub name, so it was read as a prompt",
+                          text::visible(*options.first))
+            : std::string("no model was given"),
+        "no built-in model ships yet; 'make demo' gets a small one and explains a prompt with it, or: kirchhoff "
+        "explain MODEL \"PROMPT\"");
   options.model.model = kShippedModel;
   if (options.first) options.prompt.argument = options.first;
 }

@@ -30,13 +30,15 @@ struct AblationStudy {
 struct AblationStudyOptions {
   NodeAblationOptions ablation{};
   Index late = 499, early = 49;  ///< as in icl_score
+  /// Means over these bands in place of the two tokens: for windows shorter than 500 tokens, and with smaller errors.
+  std::optional<IclBands> bands{};
   /// A before-and-after vector over `tokens`, one of each window at most.
   std::vector<double> change{};
   std::vector<ChosenToken> tokens{};
 };
 
-/// Ablates over a text and gathers the effects. Errors: as ablate_on_text(); usage (a later token that is not behind
-/// the earlier one, a vector that is not as long as its tokens).
+/// Ablates over a text and gathers the effects. Errors: as ablate_on_text(); usage (a later token or band that is not
+/// behind the earlier one, a vector that is not as long as its tokens).
 AblationStudy study_ablations(const Model& model, std::span<const Tokens> windows, std::span<const AblatedNodes> nodes,
                               const AblationStudyOptions& options);
 
