@@ -15,9 +15,9 @@ struct TextPlot {
   };
   std::string title;
   std::vector<Series> series;
-  bool log_x = false;                             ///< points with x <= 0 are left out
-  std::vector<std::pair<double, double>> marked;  ///< stretches of x, drawn thick on the axis
-  Index height = 8;                               ///< rows between title and axis
+  bool log_x = false;                               ///< points with x <= 0 are left out
+  std::vector<std::pair<double, double>> marked{};  ///< stretches of x, drawn thick on the axis
+  Index height = 8;                                 ///< rows between title and axis
 };
 
 /// Lines of at most `width` cells: the title, the rows with the numbers at both ends of the y axis, the x axis, its

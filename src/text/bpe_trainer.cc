@@ -13,7 +13,7 @@
 namespace kirchhoff::text {
 namespace {
 
-constexpr std::size_t kBytes = 256;
+constexpr std::size_t kByteCount = 256;
 
 using Pair = std::pair<TokenId, TokenId>;
 struct PairHash {
@@ -153,8 +153,8 @@ class MergeLoop {
 
 /// The bytes in the order of their stand-ins' code points.
 std::vector<std::uint8_t> byte_order() {
-  std::vector<std::uint8_t> bytes(kBytes);
-  for (std::size_t i = 0; i < kBytes; ++i) bytes[i] = static_cast<std::uint8_t>(i);
+  std::vector<std::uint8_t> bytes(kByteCount);
+  for (std::size_t i = 0; i < kByteCount; ++i) bytes[i] = static_cast<std::uint8_t>(i);
   std::sort(bytes.begin(), bytes.end(),
             [](std::uint8_t a, std::uint8_t b) { return byte_level_character(a) < byte_level_character(b); });
   return bytes;
@@ -189,10 +189,10 @@ std::vector<std::string_view> split_documents(std::string_view text, std::string
 }
 
 BpeTrainer::BpeTrainer(BpeTrainingOptions options) : options_(std::move(options)) {
-  const auto least = static_cast<Index>(options_.special_tokens.size() + kBytes);
+  const auto least = static_cast<Index>(options_.special_tokens.size() + kByteCount);
   check(options_.vocabulary_size >= least, ErrorCode::usage,
         "a byte-level vocabulary has {} tokens at least ({} special, {} bytes), asked for are {}", least,
-        options_.special_tokens.size(), kBytes, options_.vocabulary_size);
+        options_.special_tokens.size(), kByteCount, options_.vocabulary_size);
   for (auto token = options_.special_tokens.begin(); token != options_.special_tokens.end(); ++token) {
     check(!token->empty(), ErrorCode::usage, "a special token is empty");
     check(std::find(options_.special_tokens.begin(), token, *token) == token, ErrorCode::usage,
@@ -227,7 +227,7 @@ void BpeTrainer::add(std::span<const std::string_view> documents, const Progress
 
 TrainedBpe BpeTrainer::train(const Progress& progress) const {
   std::vector<std::string> pieces = options_.special_tokens;
-  std::vector<TokenId> id_of(kBytes);
+  std::vector<TokenId> id_of(kByteCount);
   for (const std::uint8_t byte : byte_order()) {
     const char raw = static_cast<char>(byte);
     id_of[byte] = static_cast<TokenId>(pieces.size());

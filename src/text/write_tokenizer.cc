@@ -30,12 +30,12 @@ ordered_json template_of(const std::string& bos, bool pair) {
 }
 
 ordered_json bos_first(const Special& bos) {
-  ordered_json json = {{"type", "TemplateProcessing"}};
-  json["single"] = template_of(bos.content, false);
-  json["pair"] = template_of(bos.content, true);
-  json["special_tokens"][bos.content] = {
+  ordered_json processor = {{"type", "TemplateProcessing"}};
+  processor["single"] = template_of(bos.content, false);
+  processor["pair"] = template_of(bos.content, true);
+  processor["special_tokens"][bos.content] = {
       {"id", bos.content}, {"ids", ordered_json::array({bos.id})}, {"tokens", ordered_json::array({bos.content})}};
-  return json;
+  return processor;
 }
 
 }  // namespace

@@ -448,7 +448,7 @@ class ZeroLayers(Runs):
         self.assertEqual(self.json("explain", model, "abc def gah")["heads"], [])
         for command in ("dla", "lens", "paths"):
             self.assertIn("embed" if command != "lens" else "final_post", self.ok(command, model, "abc def gah"))
-        self.ok("run", model, "abc def", "-n", "3")
+        self.assertEqual(len(self.json("run", model, "abc def")["top"]), 10)
         orders = self.json("terms", model, "--data", data)["orders"]
         self.assertEqual([order["order"] for order in orders][-1:], [0])
         self.ok("icl", model, "--data", data, "--context", "48", "--early", "5", "--late", "40")

@@ -4,7 +4,7 @@
 #include <string_view>  // for string_view
 #include <vector>       // for vector
 
-#include "io/atomic_file.h"
+#include "kirchhoff/io/atomic_file.h"
 
 namespace kirchhoff::tools {
 
