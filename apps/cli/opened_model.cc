@@ -9,10 +9,8 @@
 namespace kirchhoff::cli {
 
 void ModelOptions::declare(Command& command, bool required) {
-  command.argument(
-      "MODEL", model,
-      "a model: a directory, a GGUF file, a state dict, or a name in the Hub cache",
-      required);
+  command.argument("MODEL", model, "a model: a directory, a GGUF file, a state dict, or a name in the Hub cache",
+                   required);
   declare_options(command);
 }
 

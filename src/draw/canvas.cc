@@ -36,6 +36,15 @@ double advance(cairo_t* context, const std::string& text) {
   return extents.x_advance;
 }
 
+/// Cairo numbers the surfaces of a process in `<g id="surface7">`: the same picture is to be the same bytes.
+void forget_surface_number(std::string& svg) {
+  constexpr std::string_view kMark = "<g id=\"surface";
+  const std::size_t at = svg.find(kMark);
+  if (at == std::string::npos) return;
+  const std::size_t first = at + kMark.size();
+  svg.erase(first, svg.find('"', first) - first);
+}
+
 }  // namespace
 
 struct Canvas::Cairo {
@@ -170,6 +179,7 @@ std::string Canvas::finish() {
   else
     cairo_surface_finish(cairo_->surface);
   check_status(cairo_surface_status(cairo_->surface));
+  if (cairo_->format == Format::svg) forget_surface_number(cairo_->bytes);
   return std::move(cairo_->bytes);
 }
 

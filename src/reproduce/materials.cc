@@ -98,10 +98,13 @@ Json identity_of(const StageRun& run, const Json& settings) {
   return {{"settings", settings}, {"corpus", run.inputs.at(kCorpusStage)}};
 }
 
+/// Beside the directory, which is the training's alone, and there before it.
+std::string identity_file(const std::string& directory) { return directory + ".json"; }
+
 void begin_training(const StageRun& run, const std::string& directory, const train::TrainingConfig& config,
                     const Json& identity) {
   make_anew(directory);
-  io::write_whole_file(directory + "/stage.json", identity.dump(1) + "\n");
+  io::write_whole_file(identity_file(directory), identity.dump(1) + "\n");
   train::begin_run({.config = config,
                     .data = {corpus_file(run.directory, kTraining)},
                     .directory = directory,
@@ -117,7 +120,7 @@ std::optional<Json> train_model(const StageRun& run, const std::string& name, co
   if (!exists(directory + "/training.json")) {
     begin_training(run, directory, config, identity);
   } else {
-    const std::string path = directory + "/stage.json";
+    const std::string path = identity_file(directory);
     check(exists(path) && io::read_json_file(path) == identity, ErrorCode::usage,
           "'{}' holds a training of other data or settings: choose another directory with '-o', or delete this one",
           directory);

@@ -15,11 +15,11 @@ const Terminal& uncoloured() {
 TextPlot falling() { return {.title = "loss", .series = {{"a", {{0.0, 3.0}, {10.0, 1.0}}}}, .height = 2}; }
 
 TEST(TextPlot, CurvesRunFromCornerToCorner) {
-  // 16 cells of 2 x 4 dots: from dot (0, 0) to (31, 7), four dots to the right for one down.
+  // 16 cells of 2 x 4 dots: from dot (0, 0) to (31, 7), the dot at x in row 7 x / 31, rounded.
   EXPECT_EQ(text_plot_lines(uncoloured(), falling(), 20),
             (std::vector<std::string>{"loss",                  //
-                                      "3│⠉⠉⠒⠒⠤⠤⣀⣀         ",   //
-                                      "1│        ⠉⠉⠒⠒⠤⠤⣀⣀ a",  //
+                                      "3│⠉⠑⠒⠢⠤⠤⣀⣀        ",    //
+                                      "1│        ⠉⠉⠒⠒⠢⠤⢄⣀ a",  //
                                       " └────────────────",    //
                                       "  0             10"}));
 }

@@ -137,7 +137,7 @@ TEST(Render, BandsAndStretchesAreFilled) {
   curves.curves[0].low = {2.0, 3.0, 4.0};
   curves.curves[0].high = {4.0, 5.0, 6.0};
   const std::string band = render({{"t"}, curves}, Format::svg);
-  EXPECT_EQ(count(band, "fill-opacity=\"0.18\""), count(plain, "fill-opacity=\"0.18\"") + 1);
+  EXPECT_EQ(count(band, "fill-opacity:0.18"), count(plain, "fill-opacity:0.18") + 1);
   curves.curves[0].low = {};
   curves.curves[0].high = {};
   curves.marked = {{1.5, 2.5}, {7.0, 9.0}};

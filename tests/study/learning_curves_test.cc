@@ -1,6 +1,7 @@
 #include "kirchhoff/study/learning_curves.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -92,7 +93,8 @@ class TrainingFolders : public testing::Test {
     return folder.string();
   }
 
-  std::filesystem::path root_ = std::filesystem::path(testing::TempDir()) / "learning_curves";
+  std::filesystem::path root_ =
+      std::filesystem::path(testing::TempDir()) / ("learning_curves-" + std::to_string(::getpid()));
 };
 
 const char kSeed0[] = R"({"model": {"n_layers": 2}, "training": {"steps": 5, "seed": 0}, "command": "a"})";

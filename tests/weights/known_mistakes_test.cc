@@ -141,6 +141,12 @@ Model ungrouped(const Model& m) {
         for (Index i = 0; i < h; ++i) repeated.push_back(b->f64()[static_cast<std::size_t>(head / group * h + i)]);
       *b = WeightVector(std::move(repeated));
     }
+    if (layer.smear.present()) {  // one a head
+      std::vector<double> repeated;
+      for (Index head = 0; head < m.config.n_heads; ++head)
+        repeated.push_back(layer.smear.f64()[static_cast<std::size_t>(head / group)]);
+      layer.smear = WeightVector(std::move(repeated));
+    }
   }
   result.config.n_kv_heads = m.config.n_heads;
   return result;
