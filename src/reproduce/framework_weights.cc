@@ -47,7 +47,8 @@ std::vector<SourceTrigrams> trigrams_of(const Model& model, Index head, Index k,
 /// How often each token occurs in the training text.
 std::vector<Index> token_counts(const StageRun& run, Index d_vocab) {
   std::vector<Index> counts(static_cast<std::size_t>(d_vocab), 0);
-  for (const text::TokenId token : whole_text(run, false).windows.front()) ++counts[static_cast<std::size_t>(token)];
+  const TokenCorpus text = whole_text(run, false);  // which the loop does not keep
+  for (const text::TokenId token : text.windows.front()) ++counts[static_cast<std::size_t>(token)];
   return counts;
 }
 
