@@ -53,7 +53,7 @@ Json on_task(Json model, Json task, Index steps) {
             {"evaluations", {{"every", 100}, {"per_doubling", 1}}}}}};
 }
 
-/// The model that ships with Kirchhoff (share/kirchhoff/attn-only-2l).
+/// Of at most 8 MB as F16: what is to ship with Kirchhoff.
 Json shipped() {
   Json config = on_text(lens_model(2, 320, 10), 24 * kMillion, 512);
   config["training"]["weight_decay"] = 0.05;
