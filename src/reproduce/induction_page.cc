@@ -44,21 +44,27 @@ Json value_at(const Json& point, const char* key) {
   return best;
 }
 
+/// What a kind of model measured over tokens, with the band of its seeds.
+draw::Curves::Curve curve_of(const Json& curves, const Json& kind, const char* key, std::string name) {
+  draw::Curves::Curve curve{.name = std::move(name), .x = {}, .y = {}};
+  for (const Json& point : curves.at("points")) {
+    if (point.at("group") != kind.at("group")) continue;
+    const Json value = value_at(point, key);
+    if (value.is_null()) continue;
+    curve.x.push_back(point.at("tokens").get<double>());
+    curve.y.push_back(value.at("mean").get<double>());
+    curve.low.push_back(value.at("low").get<double>());
+    curve.high.push_back(value.at("high").get<double>());
+  }
+  if (kind.at("runs").size() == 1) curve.low = curve.high = {};
+  return curve;
+}
+
 /// One curve a kind of model with the band of its seeds, over tokens.
 draw::Figure kind_curves(draw::Caption caption, const Json& curves, const char* key, const std::string& axis) {
   draw::Curves figure{.x_axis = "tokens of training", .y_axis = axis, .log_x = true};
   for (const Json& kind : curves.at("kinds")) {
-    draw::Curves::Curve curve{.name = kind.at("title").get<std::string>(), .x = {}, .y = {}};
-    for (const Json& point : curves.at("points")) {
-      if (point.at("group") != kind.at("group")) continue;
-      const Json value = value_at(point, key);
-      if (value.is_null()) continue;
-      curve.x.push_back(point.at("tokens").get<double>());
-      curve.y.push_back(value.at("mean").get<double>());
-      curve.low.push_back(value.at("low").get<double>());
-      curve.high.push_back(value.at("high").get<double>());
-    }
-    if (kind.at("runs").size() == 1) curve.low = curve.high = {};
+    draw::Curves::Curve curve = curve_of(curves, kind, key, kind.at("title").get<std::string>());
     if (!curve.x.empty()) figure.curves.push_back(std::move(curve));
   }
   return {std::move(caption), std::move(figure)};
@@ -72,17 +78,7 @@ draw::Figure phase_panels(draw::Caption caption, const Json& curves, const Json&
                                   {"prefix_matching", "prefix matching"},
                                   {"previous_token", "previous token"}}) {
     draw::Curves panel{.x_axis = "tokens of training", .y_axis = axis, .log_x = true};
-    draw::Curves::Curve curve{.name = axis, .x = {}, .y = {}};
-    for (const Json& point : curves.at("points")) {
-      if (point.at("group") != kind.at("group")) continue;
-      const Json value = value_at(point, key);
-      if (value.is_null()) continue;
-      curve.x.push_back(point.at("tokens").get<double>());
-      curve.y.push_back(value.at("mean").get<double>());
-      curve.low.push_back(value.at("low").get<double>());
-      curve.high.push_back(value.at("high").get<double>());
-    }
-    if (kind.at("runs").size() == 1) curve.low = curve.high = {};
+    draw::Curves::Curve curve = curve_of(curves, kind, key, axis);
     if (curve.x.empty()) continue;
     panel.curves.push_back(std::move(curve));
     for (const Json& run : kind.at("runs")) {
