@@ -32,6 +32,7 @@
 #include "kirchhoff/intervene/patching.h"
 #include "kirchhoff/io/atomic_file.h"
 #include "kirchhoff/io/checkpoint.h"
+#include "kirchhoff/io/directory.h"
 #include "kirchhoff/io/encode.h"
 #include "kirchhoff/io/file_lock.h"
 #include "kirchhoff/io/gguf.h"

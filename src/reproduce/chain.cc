@@ -1,4 +1,5 @@
 #include "kirchhoff/reproduce/chain.h"
+#include "kirchhoff/io/directory.h"
 
 #include <chrono>      // for steady_clock
 #include <filesystem>  // for path
@@ -10,7 +11,6 @@
 #include "kirchhoff/io/mapped_file.h"
 #include "kirchhoff/io/sha256.h"
 #include "kirchhoff/io/whole_file.h"
-#include "reproduce/files.h"
 
 namespace kirchhoff::reproduce {
 namespace {
@@ -33,7 +33,7 @@ Json hashes_of(const Stage& stage, const Hashes& hashes) {
 
 std::optional<Json> read_record(const std::string& directory, const std::string& stage) {
   const std::string path = record_path(directory, stage);
-  if (!exists(path)) return std::nullopt;
+  if (!io::exists(path)) return std::nullopt;
   return io::read_json_file(path, {.object_at_top = true});
 }
 
@@ -46,7 +46,7 @@ bool is_of(const Json& record, const Stage& stage, const Json& inputs) {
 bool is_done(const Json& record, const Stage& stage, const Json& inputs, const std::string& directory) {
   if (!is_of(record, stage, inputs) || !record.contains("result")) return false;
   for (const std::string& output : stage.outputs)
-    if (!exists(directory + "/" + output)) return false;
+    if (!io::exists(directory + "/" + output)) return false;
   return true;
 }
 
@@ -61,7 +61,7 @@ void write_record(const std::string& directory, const Stage& stage, const Json& 
   record["seconds"] = seconds;
   if (result) record["result"] = *result;
   const std::string path = record_path(directory, stage.name);
-  make_directories(std::filesystem::path(path).parent_path().string());
+  io::make_directories(std::filesystem::path(path).parent_path().string());
   io::write_whole_file(path, record.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 

@@ -4,13 +4,13 @@
 #include <filesystem>  // for remove_all, create_directories
 
 #include "kirchhoff/base/error.h"
+#include "kirchhoff/io/directory.h"
 #include "kirchhoff/io/json_file.h"
 #include "kirchhoff/io/whole_file.h"
 #include "kirchhoff/model/load.h"
 #include "kirchhoff/model/tokenizer.h"
 #include "kirchhoff/text/bpe_trainer.h"
 #include "kirchhoff/train/token_file.h"
-#include "reproduce/files.h"
 
 namespace kirchhoff::reproduce {
 namespace {
@@ -117,11 +117,11 @@ std::optional<Json> train_model(const StageRun& run, const std::string& name, co
                                 const Json& settings) {
   const std::string directory = model_directory(run, name);
   const Json identity = identity_of(run, settings);
-  if (!exists(directory + "/training.json")) {
+  if (!io::exists(directory + "/training.json")) {
     begin_training(run, directory, config, identity);
   } else {
     const std::string path = identity_file(directory);
-    check(exists(path) && io::read_json_file(path) == identity, ErrorCode::usage,
+    check(io::exists(path) && io::read_json_file(path) == identity, ErrorCode::usage,
           "'{}' holds a training of other data or settings: choose another directory with '-o', or delete this one",
           directory);
   }

@@ -3,8 +3,8 @@
 #include <algorithm>  // for replace
 
 #include "kirchhoff/base/error.h"
+#include "kirchhoff/io/directory.h"
 #include "kirchhoff/io/whole_file.h"
-#include "reproduce/files.h"
 
 namespace kirchhoff::reproduce {
 namespace {
@@ -44,7 +44,7 @@ void Page::figure(const std::string& name, const draw::Figure& figure) {
 }
 
 void Page::write(const std::string& directory, const Chain& chain, const Records& records) const {
-  make_directories(directory + "/results");
+  io::make_directories(directory + "/results");
   for (const Stage& stage : chain.stages)
     if (stage.published)
       io::write_whole_file(fmt::format("{}/results/{}.json", directory, file_name(stage.name)),

@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>  // for create_directories, exists
-
+#include "kirchhoff/io/directory.h"
 #include "kirchhoff/io/json_file.h"
 #include "kirchhoff/io/safetensors.h"
 #include "kirchhoff/io/tensor_writer.h"
@@ -14,11 +13,6 @@ namespace kirchhoff {
 namespace {
 
 constexpr const char* kLensType = "linear_tuned_lens";
-
-bool is_file(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
 
 Index positive_of(const Json& config, const char* key, const std::string& path) {
   check(config.is_object() && config.contains(key) && config[key].is_number_integer() && config[key].get<Index>() > 0,
@@ -55,12 +49,6 @@ void borrow(std::vector<io::StoredTensor>& tensors, const std::string& prefix, c
   }
 }
 
-void make_directory(const std::string& directory) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  check(!error, ErrorCode::io, "cannot make the directory '{}': {}", directory, error.message());
-}
-
 Json run_json(const TunedLensRun& run) {
   const TunedLensTraining& options = run.options;
   return {{"steps", options.steps},
@@ -90,7 +78,7 @@ TunedLens read_tuned_lens(const std::string& directory) {
         kLensType);
   const bool bias = !config.contains("bias") || config["bias"] != Json(false);
   const std::string torch = directory + "/params.pt", plain = directory + "/params.safetensors";
-  TunedLens lens = is_file(plain) || !is_file(torch)
+  TunedLens lens = io::exists(plain) || !io::exists(torch)
                        ? translators(io::read_safetensors(plain).checkpoint, "", layers, d_model, bias)
                        : translators(io::read_torch(torch).checkpoint, "", layers, d_model, bias);
   if (config.contains("base_model_name_or_path") && config["base_model_name_or_path"].is_string())
@@ -99,7 +87,7 @@ TunedLens read_tuned_lens(const std::string& directory) {
 }
 
 void write_tuned_lens(const std::string& directory, const TunedLens& lens) {
-  make_directory(directory);
+  io::make_directories(directory);
   std::vector<io::StoredTensor> tensors;
   borrow(tensors, "", lens);
   io::write_safetensors(directory + "/params.safetensors", tensors);
@@ -124,7 +112,7 @@ std::uint64_t hash_windows(std::span<const Tokens> windows) {
 }
 
 void write_training_state(const std::string& directory, const TunedLensTrainer& trainer, const TunedLensRun& run) {
-  make_directory(directory);
+  io::make_directories(directory);
   std::vector<io::StoredTensor> tensors;
   borrow(tensors, "", trainer.lens());
   borrow(tensors, "velocity.", trainer.velocity());
@@ -134,7 +122,7 @@ void write_training_state(const std::string& directory, const TunedLensTrainer& 
 
 bool read_training_state(const std::string& directory, TunedLensTrainer& trainer, const TunedLensRun& run) {
   const std::string path = state_path(directory);
-  if (!is_file(path)) return false;
+  if (!io::exists(path)) return false;
   const io::SafetensorsFile file = io::read_safetensors(path);
   const auto text = [&](const char* key) {
     const auto found = file.metadata.find(key);

@@ -4,11 +4,12 @@
 #include <bit>         // for bit_cast
 #include <charconv>    // for from_chars
 #include <chrono>      // for steady_clock
-#include <filesystem>  // for create_directories, exists, remove_all, rename
+#include <filesystem>  // for directory_iterator, remove, remove_all, rename
 #include <utility>     // for move
 
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/base/measure.h"
+#include "kirchhoff/io/directory.h"
 #include "kirchhoff/io/json_file.h"
 #include "kirchhoff/io/whole_file.h"
 #include "train/model_card.h"
@@ -26,17 +27,6 @@ std::string history_path(const std::string& directory) { return directory + "/hi
 /// What prepare_data makes, and training.json itself.
 constexpr std::string_view kDataFiles[] = {"tokenizer.json", "tokenizer_config.json", "corpus.tokens", "training.json"};
 
-bool exists(const std::string& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
-
-void make_directories(const std::string& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  check(!error, ErrorCode::io, "cannot make the directory '{}': {}", path, error.message());
-}
-
 /// One process at a time begins or trains in a directory.
 io::FileLock lock_of(const std::string& directory) {
   return {directory, fmt::format("'{}': another process trains in this directory", directory)};
@@ -45,7 +35,7 @@ io::FileLock lock_of(const std::string& directory) {
 /// Refuses a directory with files that training would write over, or that a reader would take for its own. What a
 /// beginning that was stopped has left is made again.
 void check_unused(const std::string& directory) {
-  check(!exists(facts_path(directory)), ErrorCode::usage,
+  check(!io::exists(facts_path(directory)), ErrorCode::usage,
         "'{}' holds a training already; '--resume' goes on with it, another directory begins anew", directory);
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
@@ -118,7 +108,7 @@ void begin_run(const TrainingSetup& setup, const Progress& progress) {
   options.validate();
   // Before minutes go into the data. What the model takes from them is 1 token and 2 positions here.
   check_model(completed(setup.config.model, path, 1, 2, 0), path, 2, options);
-  make_directories(directory);
+  io::make_directories(directory);
   const io::FileLock lock = lock_of(directory);
   check_unused(directory);
   const DataFiles files = prepare_data(setup.config, setup.data, directory, progress);
@@ -137,7 +127,7 @@ void begin_run(const TrainingSetup& setup, const Progress& progress) {
 
 TrainingRun::TrainingRun(const std::string& directory) : directory_(directory) {
   const std::string path = facts_path(directory);
-  check(exists(path), ErrorCode::not_found, "'{}' holds no training: there is no training.json", directory);
+  check(io::exists(path), ErrorCode::not_found, "'{}' holds no training: there is no training.json", directory);
   lock_ = lock_of(directory);
   facts_ = io::read_json_file(path, {.object_at_top = true});
   for (const char* key : {"model", "data", "training"})
@@ -147,7 +137,7 @@ TrainingRun::TrainingRun(const std::string& directory) : directory_(directory) {
   config_ = parse_training_config(config, path);
   data_ = open_data(config_, directory);
   trainer_.emplace(ModelFormat(config_.model, path), config_.training, data_.batches);
-  if (exists(state_path(directory))) {
+  if (io::exists(state_path(directory))) {
     const std::string state = state_path(directory);
     const std::map<std::string, std::string> metadata = trainer_->restore(state);
     const Notes notes(metadata, state);
@@ -155,12 +145,12 @@ TrainingRun::TrainingRun(const std::string& directory) : directory_(directory) {
           "'{}' is the state of another run than training.json describes", state);
     loss_sum_ = std::bit_cast<double>(notes.number("loss_sum", 16));
     loss_count_ = static_cast<Index>(notes.number("loss_count", 10));
-    check(exists(history_path(directory)), ErrorCode::not_found,
+    check(io::exists(history_path(directory)), ErrorCode::not_found,
           "'{}' is missing: expected what was measured up to step {}", history_path(directory), trainer_->step());
     truncate_history(history_path(directory), trainer_->step());
   } else {
     // The state is saved before the first step: without one, nothing else can be there but the first record.
-    check(!exists(directory + "/checkpoints"), ErrorCode::not_found,
+    check(!io::exists(directory + "/checkpoints"), ErrorCode::not_found,
           "'{}' is missing, though there are checkpoints: expected the last saved state", state_path(directory));
     std::error_code ignored;
     fs::remove(history_path(directory), ignored);
@@ -228,11 +218,11 @@ void TrainingRun::record(const StepReport* report) {
 /// holds the same bits, from before a crash.
 void TrainingRun::write_checkpoint() const {
   const std::string place = fmt::format("{}/checkpoints/{:08}", directory_, trainer_->step());
-  if (exists(place)) return;
+  if (io::exists(place)) return;
   const std::string part = place + ".part";
   std::error_code ignored;
   fs::remove_all(part, ignored);
-  make_directories(part);
+  io::make_directories(part);
   for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
     place_file(directory_ + "/" + name, part + "/" + name);
   trainer_->parameters().write(part);

@@ -1,10 +1,11 @@
 // kirchhoff model export: a model's weights in another precision.
-#include <filesystem>  // for copy_file, create_directories, exists, is_directory
+#include <filesystem>  // for copy_file, exists, file_size, is_directory
 #include <memory>      // for make_shared
 #include <optional>    // for optional
 
 #include "commands.h"
 #include "kirchhoff/base/error.h"
+#include "kirchhoff/io/directory.h"
 #include "kirchhoff/model/model_format.h"
 #include "opened_model.h"
 #include "units.h"
@@ -29,8 +30,7 @@ int export_command(Session& session, const ExportCommand& options) {
   check(!fs::exists(*options.directory + "/config.json", error), ErrorCode::usage,
         "option '-o': '{}' holds a model already", *options.directory);
   const Model model = load_weights(session, opened, options.model);
-  fs::create_directories(*options.directory, error);
-  check(!error, ErrorCode::io, "cannot make the directory '{}': {}", *options.directory, error.message());
+  io::make_directories(*options.directory);
   const ModelFormat format(opened.files.config, opened.files.config_path);
   format.write(*options.directory, model,
                options.dtype == "F32"    ? DType::f32
