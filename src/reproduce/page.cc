@@ -65,10 +65,6 @@ std::string signed_number(const Json& value, int digits) {
   return value.is_number() ? fmt::format("{:+.{}f}", value.get<double>(), digits) : "–";
 }
 
-std::string thousands(Index value) {
-  return value < 1000 ? std::to_string(value) : fmt::format("{},{:03}", thousands(value / 1000), value % 1000);
-}
-
 std::string duration(double seconds) {
   const auto whole = static_cast<Index>(seconds + 0.5);
   return whole < 60 ? fmt::format("{} s", whole) : fmt::format("{}:{:02} min", whole / 60, whole % 60);

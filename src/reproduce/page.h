@@ -4,6 +4,7 @@
 #include <utility>  // for pair
 #include <vector>   // for vector
 
+#include "kirchhoff/base/thousands.h"
 #include "kirchhoff/draw/figure.h"
 #include "kirchhoff/reproduce/chain.h"
 
@@ -38,8 +39,6 @@ std::string fixed(double value, int digits);
 /// "0.0" with a sign; "–" of null.
 std::string signed_number(const Json& value, int digits);
 std::string number(const Json& value, int digits);
-/// "1,234,567".
-std::string thousands(Index value);
 /// "12:34 min".
 std::string duration(double seconds);
 /// A token as code with its white space visible, for a cell of a table.

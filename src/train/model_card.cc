@@ -4,16 +4,10 @@
 #include <functional>  // for function
 
 #include "kirchhoff/base/error.h"
+#include "kirchhoff/base/thousands.h"
 
 namespace kirchhoff::train {
 namespace {
-
-std::string thousands(Index value) {
-  std::string text = std::to_string(value);
-  for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3)
-    text.insert(static_cast<std::size_t>(at), ",");
-  return text;
-}
 
 std::string architecture(const ModelConfig& c) {
   std::string text = fmt::format("{} layer{}, {}, d_model {}", c.n_layers, c.n_layers == 1 ? "" : "s",
