@@ -3,7 +3,6 @@
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/base/log.h"
 #include "kirchhoff/base/measure.h"
-#include "kirchhoff/base/memory.h"
 #include "kirchhoff/base/parallel.h"
 #include "kirchhoff/base/progress.h"
 #include "kirchhoff/base/random.h"

@@ -11,18 +11,19 @@ namespace kirchhoff::train {
 namespace {
 
 bool writes_to_stream(const WeightShape& shape) { return shape.slot == "W_O" || shape.slot == "W_out"; }
+bool reads_positions(const WeightShape& shape) { return shape.slot == "W_Q" || shape.slot == "W_K"; }
 bool is_gain(const WeightShape& shape) {
   return !shape.matrix && (shape.slot.ends_with(".w") || shape.slot == "q_norm" || shape.slot == "k_norm");
 }
 bool is_smear(const WeightShape& shape) { return shape.slot == "smear"; }
 
-/// PE[p, 2i] = sin(p / base^(2i/d)), PE[p, 2i+1] = cos of the same.
-void fill_sinusoids(float* out, Index positions, Index d_model, double base) {
+/// PE[p, 2i] = amplitude * sin(p / base^(2i/d)), PE[p, 2i+1] = amplitude * cos of the same.
+void fill_sinusoids(float* out, Index positions, Index d_model, double base, double amplitude) {
   for (Index p = 0; p < positions; ++p)
     for (Index i = 0; i < d_model; ++i) {
       const double angle =
           static_cast<double>(p) / std::pow(base, static_cast<double>(i - i % 2) / static_cast<double>(d_model));
-      out[p * d_model + i] = static_cast<float>(i % 2 == 0 ? std::sin(angle) : std::cos(angle));
+      out[p * d_model + i] = static_cast<float>(amplitude * (i % 2 == 0 ? std::sin(angle) : std::cos(angle)));
     }
 }
 
@@ -63,7 +64,8 @@ void Parameters::initialise(const TrainingOptions& options) {
     if (entry.shape.slot == "W_pos" && options.sinusoidal) {
       check(entry.shape.d_in % 2 == 0, ErrorCode::usage, "training: sinusoidal positions need an even d_model, not {}",
             entry.shape.d_in);
-      fill_sinusoids(out, entry.shape.d_out, entry.shape.d_in, options.sinusoid_base);
+      fill_sinusoids(out, entry.shape.d_out, entry.shape.d_in, options.sinusoid_base,
+                     options.sinusoid_amplitude);
       has_positions = true;
       continue;
     }
@@ -71,7 +73,8 @@ void Parameters::initialise(const TrainingOptions& options) {
       if (is_gain(entry.shape)) std::fill_n(out, entry.shape.size(), 1.0F);
       continue;  // biases 0; a smear of 0 is half of each key
     }
-    const double scale = writes_to_stream(entry.shape) ? deviation / std::sqrt(sublayers) : deviation;
+    double scale = writes_to_stream(entry.shape) ? deviation / std::sqrt(sublayers) : deviation;
+    if (reads_positions(entry.shape)) scale /= std::max(1.0, options.sinusoid_amplitude);
     const Index d_in = entry.shape.d_in;
     parallel_for_blocks(entry.shape.d_out, 16, [&](Index begin, Index end) {
       for (Index row = begin; row < end; ++row) {

@@ -8,9 +8,11 @@
 #include "kirchhoff/io/mapped_file.h"
 #include "kirchhoff/io/whole_file.h"
 #include "kirchhoff/text/bpe_trainer.h"
+#include "kirchhoff/train/sequence_seed.h"
 #include "kirchhoff/train/token_file.h"
 #include "kirchhoff/train/window_plan.h"
 #include "train/place_file.h"
+#include "train/repeated_passage.h"
 
 namespace kirchhoff::train {
 namespace {
@@ -18,6 +20,8 @@ namespace {
 constexpr const char* kTokenizer = "tokenizer.json";
 constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 constexpr const char* kTokens = "corpus.tokens";
+
+constexpr Index kPassageStream = 3;  // what a seed is used for: WindowPlan has 1 and 2
 
 /// Of the held-out windows, as many as an evaluation looks at.
 constexpr std::size_t kHeldOutWindows = 64;
@@ -109,10 +113,14 @@ TrainingData open_text(const TrainingConfig& config, const std::string& director
   data.vocabulary = file->info().vocabulary;
   data.epoch_tokens = plan.epoch_tokens();
   data.bos = file->info().separator;
-  data.batches = [file, plan, count = options.batch](Index step) {
+  data.batches = [file, plan, options](Index step) {
     Batch batch;
-    for (Index i = 0; i < count; ++i)
-      batch.sequences.push_back(sequence_of(*file, plan, plan.window_of(step, i, count)));
+    for (Index i = 0; i < options.batch; ++i) {
+      Tokens& tokens =
+          batch.sequences.emplace_back(sequence_of(*file, plan, plan.window_of(step, i, options.batch)));
+      Random random(sequence_seed(options.seed, kPassageStream, (step - 1) * options.batch + i));
+      if (random.uniform() < options.repeated_passages) repeat_passage(std::span(tokens).subspan(1), random);
+    }
     return batch;
   };
   // Evenly over the held-out windows: they lie in runs, and a run is one text.

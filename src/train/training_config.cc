@@ -66,6 +66,8 @@ TrainingOptions read_options(ConfigReader& reader) {
   o.biases = reader.boolean_or("biases", o.biases);
   o.sinusoidal = reader.boolean_or("sinusoidal", o.sinusoidal);
   o.sinusoid_base = reader.positive_or("sinusoid_base", o.sinusoid_base);
+  o.sinusoid_amplitude = reader.positive_or("sinusoid_amplitude", o.sinusoid_amplitude);
+  o.repeated_passages = reader.number_or("repeated_passages", o.repeated_passages);
   o.checkpoints = read_moments(reader, "checkpoints");
   o.evaluations = read_moments(reader, "evaluations");
   reader.finish();
@@ -109,6 +111,8 @@ void TrainingOptions::validate() const {
   in_range("clip", clip, 0.0, 1e9);
   in_range("final_fraction", final_fraction, 0.0, 1.0);
   in_range("sinusoid_base", sinusoid_base, 1.0, 1e12);
+  in_range("sinusoid_amplitude", sinusoid_amplitude, 1e-6, 1e6);
+  in_range("repeated_passages", repeated_passages, 0.0, 1.0);
   in_range("init_deviation", init_deviation, 0.0, 10.0);
 }
 
@@ -171,6 +175,8 @@ Json to_json(const TrainingOptions& o) {
                {"biases", o.biases},
                {"sinusoidal", o.sinusoidal},
                {"sinusoid_base", o.sinusoid_base},
+               {"sinusoid_amplitude", o.sinusoid_amplitude},
+               {"repeated_passages", o.repeated_passages},
                {"checkpoints", to_json(o.checkpoints)},
                {"evaluations", to_json(o.evaluations)}};
   if (o.micro_batch > 0) json["micro_batch"] = o.micro_batch;

@@ -12,7 +12,8 @@
 namespace kirchhoff::train {
 namespace {
 
-constexpr Index kRun = 64;                             // windows that are held out together
+constexpr Index kRun = 64;  // windows that are held out together
+constexpr std::uint64_t kHeldOutSeed = 0;
 constexpr Index kOrderStream = 1, kHeldOutStream = 2;  // what a seed is used for
 
 }  // namespace
@@ -60,7 +61,7 @@ void WindowPlan::hold_out(double share) {
       std::clamp<Index>(std::llround(wanted / static_cast<double>(run)), 1, std::max<Index>(runs - 1, 1));
   for (Index part = 0; part < chosen; ++part) {
     const Index begin = runs * part / chosen, end = runs * (part + 1) / chosen;
-    Random random(sequence_seed(seed_, kHeldOutStream, part));
+    Random random(sequence_seed(kHeldOutSeed, kHeldOutStream, part));
     const Index first = (begin + random.below(end - begin)) * run;
     for (Index window = first; window < first + run; ++window) held_out_.push_back(window);
   }

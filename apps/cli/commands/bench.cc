@@ -6,10 +6,10 @@
 #include "gemm_speed.h"
 #include "json_option.h"
 #include "kirchhoff/base/error.h"
-#include "kirchhoff/base/memory.h"
 #include "kirchhoff/base/parallel.h"
 #include "kirchhoff/engine/signature.h"
 #include "kirchhoff/model/random_model.h"
+#include "kirchhoff/tensor/tensor.h"
 #include "progress_printer.h"
 
 namespace kirchhoff::cli {

@@ -7,7 +7,7 @@
 #include "commands.h"
 #include "json_option.h"
 #include "kirchhoff/base/error.h"
-#include "kirchhoff/base/memory.h"
+#include "kirchhoff/tensor/tensor.h"
 #include "kirchhoff/train/training_run.h"
 #include "progress_printer.h"
 #include "subject.h"

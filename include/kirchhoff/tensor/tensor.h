@@ -1,6 +1,6 @@
 #pragma once
 #include <algorithm>  // for fill
-#include <cstdlib>    // for free
+#include <cstddef>    // for size_t
 #include <memory>     // for unique_ptr
 #include <string>     // for string
 #include <vector>     // for vector
@@ -10,9 +10,16 @@
 
 namespace kirchhoff {
 
-/// Memory for an array, 64-byte aligned; large ones in huge pages where the system has them. For std::free. Throws
-/// std::bad_alloc.
+/// Memory for an array, 64-byte aligned; large ones in huge pages where the system has them. Throws std::bad_alloc.
 void* allocate_array(std::size_t bytes);
+/// Gives back what `allocate_array` gave for so many bytes.
+void free_array(void* memory, std::size_t bytes);
+/// For programs that do the same work many times, as training does: from now on memory that is freed stays with the
+/// process and is used again, instead of going back to the system, which would hand it out cleared, page by page (a
+/// seventh of a training step). Large arrays (2 MiB and more) that are kept and those in use are together at most twice
+/// what was ever in use at once. For the whole process; small memory only where the C library lets itself be told so
+/// (glibc).
+void keep_freed_memory();
 
 /// Sizes of the axes, outermost first. Empty: a scalar.
 using Shape = std::vector<Index>;
@@ -70,12 +77,14 @@ class BasicTensor {
  private:
   struct Uninitialised {};
   struct Free {
-    void operator()(T* p) const { std::free(p); }
+    std::size_t bytes = 0;
+    void operator()(T* p) const { free_array(p, bytes); }
   };
 
   BasicTensor(Uninitialised, Shape shape, std::vector<std::string> axes)
       : shape_(std::move(shape)), axes_(std::move(axes)) {
-    data_.reset(static_cast<T*>(allocate_array(static_cast<std::size_t>(element_count(shape_)) * sizeof(T))));
+    const std::size_t bytes = static_cast<std::size_t>(element_count(shape_)) * sizeof(T);
+    data_ = {static_cast<T*>(allocate_array(bytes)), Free{bytes}};
   }
 
   template <int R>

@@ -23,7 +23,7 @@ class Permutation {
 
 struct WindowOptions {
   Index context = 256;     ///< tokens of a sequence; a window is one less, for BOS comes before it
-  std::uint64_t seed = 0;  ///< chooses what is held out, and the order
+  std::uint64_t seed = 0;  ///< chooses the order
   double held_out = 0.01;  ///< share of the windows that training never sees
 };
 
@@ -33,7 +33,8 @@ struct WindowOptions {
 /// number of its step.
 ///
 /// Held out are runs of up to 64 neighbouring windows, spread evenly: one is drawn from each of as many equal parts of
-/// the text as there are to be. (Single windows would begin in the middle of what training has read.)
+/// the text as there are to be. (Single windows would begin in the middle of what training has read.) Which ones they
+/// are does not depend on the seed: the spread over seeds is that of trainings, not of texts.
 class WindowPlan {
  public:
   /// Error{usage}: context below 2, a share outside [0, 1), fewer tokens than a window for training (and one to hold
