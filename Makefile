@@ -1,9 +1,9 @@
 # The newcomer's door. On Debian 12, as root or with sudo, from a fresh clone:
-#   make demo    installs what is missing, builds, explains a real prompt on a real language model
+#   make demo    installs what is missing, builds, explains a prompt on the model that ships with Kirchhoff
 #   make test    installs what is missing, builds, runs everything that must be green
 # Each target installs the packages (packages.txt) it needs; CMakePresets.json has the builds for those who prefer cmake.
 .DEFAULT_GOAL := build
-.PHONY: demo test deps build models corpus reproduce bench bench-peers format tidy install clean help
+.PHONY: demo demo-smollm2 test deps build models corpus reproduce bench bench-peers format tidy install clean help
 
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
@@ -13,7 +13,7 @@ configure = cmake --preset $(1) --log-level=NOTICE >/dev/null
 
 help:
 	@sed -n '2,4s/^# *//p' Makefile
-	@echo 'also: deps build models corpus reproduce bench bench-peers format tidy install clean'
+	@echo 'also: demo-smollm2 deps build models corpus reproduce bench bench-peers format tidy install clean'
 
 deps:
 	@tools/install-packages build models test
@@ -24,6 +24,10 @@ build:
 	@cmake --build --preset release -j $(JOBS) --target kirchhoff_cli
 
 demo: build
+	$(KIRCHHOFF) explain "@@PROMPT@@"
+
+# On a language model that people use, which is fetched (98 MB).
+demo-smollm2: build
 	@tools/install-packages models
 	@python3 tools/fetch_models.py smollm2
 	$(KIRCHHOFF) explain models/smollm2-135m-instruct-q4_1.gguf \

@@ -19,7 +19,7 @@ FrameworkPlan framework_plan(bool quick) {
   if (!quick)
     return {.scale = {},
             .tokens = {10 * kMillion, 20 * kMillion, 30 * kMillion},
-            .minutes = {6.0, 16.0, 29.0},
+            .minutes = {4.0, 11.0, 21.0},
             .sizes = {}};
   return {.scale = {.vocabulary = 2048,
                     .d_model = 128,

@@ -15,9 +15,9 @@ namespace kirchhoff::reproduce {
 
 /// Sizes that all models of a chain share.
 struct Scale {
-  Index vocabulary = 4096, d_model = 256, heads = 8, context = 256;
-  Index batch = 32;  ///< sequences of a step
-  double learning_rate = 2e-3;
+  Index vocabulary = 3072, d_model = 192, heads = 6, context = 256;
+  Index batch = 16;  ///< sequences of a step
+  double learning_rate = 5e-3;
   Index document_stride = 1;  ///< every so many documents of the data are read
   Index held_out_every = 40;  ///< of these, one in so many is not trained on by any model
 };

@@ -102,7 +102,7 @@ HeldOut held_out_examples(const Task& task, std::uint64_t seed, Index count) {
   const std::uint64_t own = sequence_seed(seed, -1, 0);
   HeldOut held_out;
   for (Index i = 0; i < count; ++i) {
-    Example example = task.example(own, 0, i);
+    Example example = task.example(own, 0, i, Use::measuring);
     held_out.windows.push_back(std::move(example.tokens));
     held_out.scored.push_back(std::move(example.scored));
   }

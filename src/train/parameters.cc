@@ -11,19 +11,21 @@ namespace kirchhoff::train {
 namespace {
 
 bool writes_to_stream(const WeightShape& shape) { return shape.slot == "W_O" || shape.slot == "W_out"; }
-bool reads_positions(const WeightShape& shape) { return shape.slot == "W_Q" || shape.slot == "W_K"; }
 bool is_gain(const WeightShape& shape) {
   return !shape.matrix && (shape.slot.ends_with(".w") || shape.slot == "q_norm" || shape.slot == "k_norm");
 }
 bool is_smear(const WeightShape& shape) { return shape.slot == "smear"; }
 
-/// PE[p, 2i] = amplitude * sin(p / base^(2i/d)), PE[p, 2i+1] = amplitude * cos of the same.
-void fill_sinusoids(float* out, Index positions, Index d_model, double base, double amplitude) {
+/// PE[p, 2i] = amplitude * sin(p / base^(2i/n)), PE[p, 2i+1] = amplitude * cos of the same, 2i < n; 0 from there on.
+void fill_sinusoids(float* out, Index positions, Index d_model, const TrainingOptions& options) {
+  const Index n = options.sinusoid_features > 0 ? options.sinusoid_features : d_model;
+  std::fill_n(out, positions * d_model, 0.0F);
   for (Index p = 0; p < positions; ++p)
-    for (Index i = 0; i < d_model; ++i) {
-      const double angle =
-          static_cast<double>(p) / std::pow(base, static_cast<double>(i - i % 2) / static_cast<double>(d_model));
-      out[p * d_model + i] = static_cast<float>(amplitude * (i % 2 == 0 ? std::sin(angle) : std::cos(angle)));
+    for (Index i = 0; i < n; ++i) {
+      const double angle = options.sinusoid_frequency * static_cast<double>(p) /
+                           std::pow(options.sinusoid_base, static_cast<double>(i - i % 2) / static_cast<double>(n));
+      out[p * d_model + i] =
+          static_cast<float>(options.sinusoid_amplitude * (i % 2 == 0 ? std::sin(angle) : std::cos(angle)));
     }
 }
 
@@ -62,10 +64,11 @@ void Parameters::initialise(const TrainingOptions& options) {
     const std::uint64_t seed = seeds.bits();  // drawn for each, so that one weight does not move another's
     float* out = values_->data() + entry.offset;
     if (entry.shape.slot == "W_pos" && options.sinusoidal) {
-      check(entry.shape.d_in % 2 == 0, ErrorCode::usage, "training: sinusoidal positions need an even d_model, not {}",
-            entry.shape.d_in);
-      fill_sinusoids(out, entry.shape.d_out, entry.shape.d_in, options.sinusoid_base,
-                     options.sinusoid_amplitude);
+      const Index features = options.sinusoid_features > 0 ? options.sinusoid_features : entry.shape.d_in;
+      check(features % 2 == 0 && features <= entry.shape.d_in, ErrorCode::usage,
+            "training: sinusoidal positions need an even number of features, at most d_model ({}), not {}",
+            entry.shape.d_in, features);
+      fill_sinusoids(out, entry.shape.d_out, entry.shape.d_in, options);
       has_positions = true;
       continue;
     }
@@ -74,7 +77,7 @@ void Parameters::initialise(const TrainingOptions& options) {
       continue;  // biases 0; a smear of 0 is half of each key
     }
     double scale = writes_to_stream(entry.shape) ? deviation / std::sqrt(sublayers) : deviation;
-    if (reads_positions(entry.shape)) scale /= std::max(1.0, options.sinusoid_amplitude);
+    if (entry.shape.slot == "W_E" && options.embedding_deviation > 0.0) scale = options.embedding_deviation;
     const Index d_in = entry.shape.d_in;
     parallel_for_blocks(entry.shape.d_out, 16, [&](Index begin, Index end) {
       for (Index row = begin; row < end; ++row) {

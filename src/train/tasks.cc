@@ -1,6 +1,6 @@
 #include "kirchhoff/train/tasks.h"
 
-#include <algorithm>  // for max, min, sort, swap
+#include <algorithm>  // for max, min, minmax, sort, swap
 #include <numeric>    // for iota
 
 #include "kirchhoff/base/error.h"
@@ -161,6 +161,13 @@ class ModularAddition final : public Task {
     const auto number = [](Index n) { return static_cast<TokenId>(kZero + n); };
     return {{kTaskBos, number(a), number(b), kEquals, number((a + b) % modulus)}, {4}};
   }
+
+  std::optional<Use> only_for(const Example& example) const override {
+    const auto [low, high] = std::minmax(example.tokens[1], example.tokens[2]);
+    return Random(static_cast<std::uint64_t>(low) << 32U | static_cast<std::uint64_t>(high)).below(10) < 3
+               ? Use::measuring
+               : Use::training;
+  }
 };
 
 class BracketMatching final : public Task {
@@ -213,9 +220,12 @@ constexpr NamedTask kTasks[] = {
 
 }  // namespace
 
-Example Task::example(std::uint64_t seed, Index step, Index index) const {
+Example Task::example(std::uint64_t seed, Index step, Index index, Use use) const {
   Random random(sequence_seed(seed, step, index));
-  return draw(random);
+  Example example = draw(random);
+  constexpr int kDraws = 1000;  // a task of a few examples may have none for one of the uses
+  for (int i = 0; i < kDraws && only_for(example).value_or(use) != use; ++i) example = draw(random);
+  return example;
 }
 
 std::unique_ptr<const Task> make_task(std::string_view name, const TaskOptions& options) {

@@ -1,5 +1,6 @@
 #include "train/text_data.h"
 
+#include <algorithm>   // for max, min
 #include <filesystem>  // for path
 #include <memory>      // for make_shared
 
@@ -23,8 +24,8 @@ constexpr const char* kTokens = "corpus.tokens";
 
 constexpr Index kPassageStream = 3;  // what a seed is used for: WindowPlan has 1 and 2
 
-/// Of the held-out windows, as many as an evaluation looks at.
-constexpr std::size_t kHeldOutWindows = 64;
+/// An evaluation looks at as many of the held-out windows as hold so many tokens.
+constexpr Index kHeldOutTokens = 65536;
 
 std::shared_ptr<const text::Tokenizer> read_tokenizer(const std::string& path) {
   const io::FileBytes file = io::map_file(path);
@@ -116,8 +117,7 @@ TrainingData open_text(const TrainingConfig& config, const std::string& director
   data.batches = [file, plan, options](Index step) {
     Batch batch;
     for (Index i = 0; i < options.batch; ++i) {
-      Tokens& tokens =
-          batch.sequences.emplace_back(sequence_of(*file, plan, plan.window_of(step, i, options.batch)));
+      Tokens& tokens = batch.sequences.emplace_back(sequence_of(*file, plan, plan.window_of(step, i, options.batch)));
       Random random(sequence_seed(options.seed, kPassageStream, (step - 1) * options.batch + i));
       if (random.uniform() < options.repeated_passages) repeat_passage(std::span(tokens).subspan(1), random);
     }
@@ -125,7 +125,8 @@ TrainingData open_text(const TrainingConfig& config, const std::string& director
   };
   // Evenly over the held-out windows: they lie in runs, and a run is one text.
   const std::vector<Index>& held_out = plan.held_out();
-  const std::size_t count = std::min(held_out.size(), kHeldOutWindows);
+  const auto wanted = static_cast<std::size_t>(std::max<Index>(64, kHeldOutTokens / options.context));
+  const std::size_t count = std::min(held_out.size(), wanted);
   for (std::size_t i = 0; i < count; ++i)
     data.held_out.windows.push_back(sequence_of(*file, plan, held_out[i * held_out.size() / count]));
   return data;

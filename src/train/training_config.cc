@@ -63,10 +63,13 @@ TrainingOptions read_options(ConfigReader& reader) {
     o.warmup = reader.count_or("warmup", o.warmup, kMaxSteps);
   o.final_fraction = reader.number_or("final_fraction", o.final_fraction);
   o.init_deviation = reader.number_or("init_deviation", o.init_deviation);
+  o.embedding_deviation = reader.number_or("embedding_deviation", o.embedding_deviation);
   o.biases = reader.boolean_or("biases", o.biases);
   o.sinusoidal = reader.boolean_or("sinusoidal", o.sinusoidal);
   o.sinusoid_base = reader.positive_or("sinusoid_base", o.sinusoid_base);
+  o.sinusoid_frequency = reader.positive_or("sinusoid_frequency", o.sinusoid_frequency);
   o.sinusoid_amplitude = reader.positive_or("sinusoid_amplitude", o.sinusoid_amplitude);
+  o.sinusoid_features = reader.count_or("sinusoid_features", o.sinusoid_features, kMaxSteps);
   o.repeated_passages = reader.number_or("repeated_passages", o.repeated_passages);
   o.checkpoints = read_moments(reader, "checkpoints");
   o.evaluations = read_moments(reader, "evaluations");
@@ -111,9 +114,11 @@ void TrainingOptions::validate() const {
   in_range("clip", clip, 0.0, 1e9);
   in_range("final_fraction", final_fraction, 0.0, 1.0);
   in_range("sinusoid_base", sinusoid_base, 1.0, 1e12);
+  in_range("sinusoid_frequency", sinusoid_frequency, 1e-6, 3.2);
   in_range("sinusoid_amplitude", sinusoid_amplitude, 1e-6, 1e6);
   in_range("repeated_passages", repeated_passages, 0.0, 1.0);
   in_range("init_deviation", init_deviation, 0.0, 10.0);
+  in_range("embedding_deviation", embedding_deviation, 0.0, 100.0);
 }
 
 double TrainingOptions::learning_rate_at(Index step) const {
@@ -172,13 +177,16 @@ Json to_json(const TrainingOptions& o) {
                {"warmup", o.warmup},
                {"final_fraction", o.final_fraction},
                {"init_deviation", o.init_deviation},
+               {"embedding_deviation", o.embedding_deviation},
                {"biases", o.biases},
                {"sinusoidal", o.sinusoidal},
                {"sinusoid_base", o.sinusoid_base},
+               {"sinusoid_frequency", o.sinusoid_frequency},
                {"sinusoid_amplitude", o.sinusoid_amplitude},
                {"repeated_passages", o.repeated_passages},
                {"checkpoints", to_json(o.checkpoints)},
                {"evaluations", to_json(o.evaluations)}};
+  if (o.sinusoid_features > 0) json["sinusoid_features"] = o.sinusoid_features;
   if (o.micro_batch > 0) json["micro_batch"] = o.micro_batch;
   return json;
 }

@@ -46,10 +46,15 @@ class Usage(Case):
         self.assertIn("a similar key exists: 'top'", message)
 
     def test_explain_without_a_model(self):
-        for arguments in (["explain"], ["explain", "When Mary and John went to the store"]):
-            message = self.fails(2, *arguments)
-            self.assertIn("no built-in model ships yet", message)
-            self.assertIn("make demo", message)
+        with tempfile.TemporaryDirectory() as folder:  # a program that stands alone, without its share/
+            alone = pathlib.Path(folder) / "kirchhoff"
+            shutil.copy(KIRCHHOFF, alone)
+            for arguments in ([], ["When Mary and John went to the store"]):
+                done = subprocess.run([alone, "explain", *arguments], capture_output=True, text=True, env=CLEAN,
+                                      stdin=subprocess.DEVNULL)
+                self.assertEqual(done.returncode, 2)
+                self.assertIn("no model was given", done.stderr)
+                self.assertIn("share/kirchhoff/attn-only-2l", done.stderr)
 
 
 class Messages(Case):

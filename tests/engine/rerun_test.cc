@@ -113,7 +113,8 @@ TEST_P(EveryFamilyReruns, EqualRunAtEverySite) {
   std::vector<Interventions> variants;
   std::size_t turn = 0;
   for (const SiteRef& ref : sites_of(config()))
-    for (std::size_t i = 0; i < test::cases(2) && test::runs_in(GetParam(), turn++); ++i) variants.emplace_back().sites.push_back(draw.intervention(ref));
+    for (std::size_t i = 0; i < test::cases(2) && test::runs_in(GetParam(), turn++); ++i)
+      variants.emplace_back().sites.push_back(draw.intervention(ref));
   expect_equal<double>(variants, kDouble, kEverything);
   expect_equal<float>(variants, kFloat, kEverything);
 }

@@ -142,13 +142,23 @@ TEST(Tasks, ListsAreOfLettersOrNumbers) {
   EXPECT_EQ(letters->example(0, 0, 0).scored, (std::vector<Index>{5, 6, 7}));
 }
 
-TEST(Tasks, AdditionUsesAllPairs) {
-  const auto task = make_task("modular-addition", {.modulus = 5});
-  EXPECT_EQ(task->token_names(), (std::vector<std::string>{"BOS", "=", "0", "1", "2", "3", "4"}));
-  std::set<std::string> texts;
-  for (Index index = 0; index < 500; ++index) texts.insert(text_of(*task, task->example(0, 0, index)));
-  EXPECT_EQ(texts.size(), 25U);
-  EXPECT_TRUE(texts.contains("BOS 3 4 = 2"));
+TEST(Tasks, AdditionUsesAllPairsSomeForMeasuringAlone) {
+  const auto task = make_task("modular-addition", {.modulus = 11});
+  EXPECT_EQ(task->token_names()[12], "10");
+  std::set<std::pair<TokenId, TokenId>> trained, measured;
+  const auto pair_of = [](const Example& example) { return std::pair{example.tokens[1], example.tokens[2]}; };
+  for (Index index = 0; index < 3000; ++index) {
+    const Example example = task->example(0, 0, index);
+    EXPECT_EQ((example.tokens[1] + example.tokens[2] - 4) % 11, example.tokens[4] - 2);  // 0 is token 2
+    trained.insert(pair_of(example));
+    measured.insert(pair_of(task->example(0, 0, index, Use::measuring)));
+  }
+  EXPECT_EQ(trained.size() + measured.size(), 121U);  // every pair, and below: none for both
+  for (const auto& [a, b] : measured) {
+    EXPECT_FALSE(trained.contains({a, b}));
+    EXPECT_TRUE(measured.contains({b, a}));
+  }
+  EXPECT_NEAR(static_cast<double>(measured.size()) / 121.0, 0.3, 0.15);
 }
 
 TEST(Tasks, BracketsReachTheirDepthAndEveryWalk) {

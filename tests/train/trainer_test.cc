@@ -108,6 +108,32 @@ TEST(Parameters, AreInitialisedAsTheLiteratureDoes) {
   }
 }
 
+TEST(Parameters, SinusoidsAndEmbeddingsAreAsTheOptionsSay) {
+  TrainingOptions options = short_run();
+  options.sinusoidal = true;
+  options.sinusoid_base = 30.0;
+  options.sinusoid_frequency = 2.5;
+  options.sinusoid_amplitude = 3.0;
+  options.sinusoid_features = 32;
+  options.embedding_deviation = 1.0;
+  const Parameters parameters(ModelFormat(lens_config(2, 256, 500), "test"), options);
+  for (const Parameters::Entry& entry : parameters.entries()) {
+    const std::span<const float> values = parameters.of(entry);
+    if (entry.shape.slot == "W_pos") {  // position 3, entries 4, 5, 31, and the first that is none
+      EXPECT_NEAR(values[256 * 3 + 4], 3.0 * std::sin(2.5 * 3.0 / std::pow(30.0, 4.0 / 32)), 1e-5);
+      EXPECT_NEAR(values[256 * 3 + 5], 3.0 * std::cos(2.5 * 3.0 / std::pow(30.0, 4.0 / 32)), 1e-5);
+      EXPECT_NEAR(values[256 * 3 + 31], 3.0 * std::cos(2.5 * 3.0 / std::pow(30.0, 30.0 / 32)), 1e-5);
+      EXPECT_EQ(values[256 * 3 + 32], 0.0F);
+    } else if (entry.shape.slot == "W_E") {
+      double squares = 0.0;
+      for (const float value : values) squares += double{value} * value;
+      EXPECT_NEAR(squares / static_cast<double>(values.size()), 1.0, 0.02);
+    }
+  }
+  options.sinusoid_features = 258;
+  EXPECT_THROW(Parameters(ModelFormat(lens_config(2, 256, 500), "test"), options), Error);
+}
+
 /// The step's gradient is the engine's, of the mean loss over the batch: parts of a batch, whatever their size, are the
 /// batch.
 TEST(Trainer, PartsOfABatchAreTheBatch) {

@@ -60,8 +60,10 @@ void resolve_first(ExplainCommand& options) {
             ? fmt::format("no model was given: '{}' is no file, directory or Hub name, so it was read as a prompt",
                           text::visible(*options.first))
             : std::string("no model was given"),
-        "no built-in model ships yet; 'make demo' gets a small one and explains a prompt with it, or: kirchhoff "
-        "explain MODEL \"PROMPT\"");
+        fmt::format(
+            "the model that ships with Kirchhoff is not in share/kirchhoff/{}, beside the program or its folder; "
+            "any other: kirchhoff explain MODEL \"PROMPT\"",
+            kShippedModel));
   options.model.model = kShippedModel;
   if (options.first) options.prompt.argument = options.first;
 }

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>      // for uint64_t
 #include <memory>       // for unique_ptr
+#include <optional>     // for optional
 #include <string>       // for string
 #include <string_view>  // for string_view
 #include <utility>      // for move
@@ -30,6 +31,9 @@ struct Example {
   std::vector<Index> scored;  ///< positions p >= 1, ascending, whose token follows from tokens 0 .. p - 1
 };
 
+/// What an example is for. Of a task with so few examples that training sees them all, some are for measuring alone.
+enum class Use { training, measuring };
+
 /// A generator of sequences. Immutable; safe to use from several threads.
 class Task {
  public:
@@ -45,7 +49,7 @@ class Task {
   Index vocabulary() const { return static_cast<Index>(names_.size()); }
 
   /// A function of its arguments alone (train/sequence_seed.h).
-  Example example(std::uint64_t seed, Index step, Index index) const;
+  Example example(std::uint64_t seed, Index step, Index index, Use use = Use::training) const;
 
  protected:
   Task(std::string name, const TaskOptions& options, Index context, std::vector<std::string> names)
@@ -53,6 +57,8 @@ class Task {
 
  private:
   virtual Example draw(Random& random) const = 0;
+  /// What this one must be used for; nothing: for both.
+  virtual std::optional<Use> only_for(const Example&) const { return std::nullopt; }
   std::string name_;
   TaskOptions options_;
   Index context_;
@@ -67,7 +73,9 @@ inline constexpr TokenId kTaskBos = 0;
 ///   the copy of a token is: finding it takes two layers. Scored: every token of the copies but the first of the first
 ///   one, which nothing announces.
 /// - "copy": BOS, `length` random tokens, "|", the same tokens. Scored: what is behind the mark.
-/// - "modular-addition": BOS a b = c, c = (a + b) mod `modulus`. Scored: c.
+/// - "modular-addition": BOS a b = c, c = (a + b) mod `modulus`. Scored: c. Three in ten of the pairs {a, b}, in both
+/// orders, are
+///   for measuring alone: a model that knows them has learnt to add.
 /// - "sorting": BOS, `length` random tokens, "|", the same in ascending order. Scored: what is behind the mark.
 /// - "bracket-matching": BOS and a sequence of `length` brackets that close each other, of `kinds` kinds, at most
 /// `depth`

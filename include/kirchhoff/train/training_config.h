@@ -37,8 +37,8 @@ struct TrainingOptions {
   Index micro_batch = 0;   ///< sequences whose activations are held at once; 0: as many as fit about 1,024 tokens
   std::uint64_t seed = 0;  ///< of the initial weights and of the order of the text
 
-  /// Of a text's training windows, the share in which a passage comes again. Text that was rid of its duplicates repeats
-  /// itself less than others do, and repetition is what induction heads form for.
+  /// Of a text's training windows, the share in which a passage comes again. Text that was rid of its duplicates
+  /// repeats itself less than others do, and repetition is what induction heads form for.
   double repeated_passages = 0.0;
 
   // AdamW (Loshchilov & Hutter 2019, as torch.optim.AdamW does it)
@@ -55,11 +55,14 @@ struct TrainingOptions {
 
   // The initial weights: normal with this standard deviation, those that write to the stream divided by the square root
   // of the number of sublayers (GPT-2); gains 1, biases 0.
-  double init_deviation = 0.0;     ///< 0: 0.8 / sqrt(d_model), TransformerLens's
-  bool biases = true;              ///< false: all biases stay 0, those of norms too
-  double sinusoid_base = 10000.0;   ///< wavelengths of sinusoids lie between 2 pi and 2 pi times this
-  double sinusoid_amplitude = 1.0;  ///< of what is added to normalised token vectors, whose entries have variance 1
-  bool sinusoidal = false;         ///< W_pos holds sinusoids (Vaswani et al. 2017) that are not trained, as P1 has them
+  double init_deviation = 0.0;       ///< 0: 0.8 / sqrt(d_model), TransformerLens's
+  double embedding_deviation = 0.0;  ///< of W_E; 0: as the others
+  bool biases = true;                ///< false: all biases stay 0, those of norms too
+  double sinusoid_base = 10000.0;    ///< the slowest of the sinusoids turns this much slower than the fastest
+  double sinusoid_frequency = 1.0;   ///< of the fastest, in radians a position (Vaswani et al.: 1)
+  double sinusoid_amplitude = 1.0;   ///< of what is added to normalised token vectors, whose entries have variance 1
+  Index sinusoid_features = 0;       ///< of the d_model entries, the first so many hold sinusoids, the others 0; 0: all
+  bool sinusoidal = false;  ///< W_pos holds sinusoids (Vaswani et al. 2017) that are not trained, as P1 has them
 
   Moments checkpoints{};  ///< the last step is one in any case
   Moments evaluations{};  ///< so it is here, and step 0
