@@ -24,7 +24,7 @@ build:
 	@cmake --build --preset release -j $(JOBS) --target kirchhoff_cli
 
 demo: build
-	$(KIRCHHOFF) explain "@@PROMPT@@"
+	$(KIRCHHOFF) explain "Harry Potter went to the station. There was nobody in the train, but Harry Pot"
 
 # On a language model that people use, which is fetched (98 MB).
 demo-smollm2: build

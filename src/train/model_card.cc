@@ -85,7 +85,7 @@ kirchhoff explain DIRECTORY "a text"
 ```python
 import json
 from safetensors.torch import load_file
-from transformer_lens import HookedTransformer, HookedTransformerConfig
+from transformer_lens import HookedTransformer, HookedTransformerConfig  # before 4.0
 from transformers import AutoTokenizer
 
 config = json.load(open("DIRECTORY/config.json"))

