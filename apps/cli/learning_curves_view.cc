@@ -262,13 +262,11 @@ std::vector<std::string> phase_lines(std::span<const RunGroup> groups) {
       }
       const PhaseChange& change = *phase.change;
       lines.push_back(
-          fmt::format("{}: phase change from step {} to {} ({} to {} tokens): ICL score {:+.3f} to {:+.3f}, {:.0f} % "
-                      "of its fall of "
-                      "{:.3f}; head {} matches prefixes from step {} on",
+          fmt::format("{}: phase change from step {} to {} ({} to {} tokens): prefix matching {:.2f} to {:.2f}, ICL "
+                      "score {:+.3f} before and {:+.3f} after; head {} matches prefixes from step {} on",
                       run->name, change.from_step, change.to_step, readable_count(change.from_tokens),
-                      readable_count(change.to_tokens), change.before, change.after,
-                      100.0 * (change.after - change.before) / change.total, -change.total,
-                      head_name(change.layer, change.head), change.head_step));
+                      readable_count(change.to_tokens), change.prefix_before, change.prefix_after, change.before,
+                      change.after, head_name(change.layer, change.head), change.head_step));
     }
   return lines;
 }

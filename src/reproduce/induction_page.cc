@@ -97,15 +97,15 @@ void phase_section(Page& page, const Chain& chain, const Records& records) {
   page.paragraph(
       "ICL score: mean loss of the last eighth of a window less that of its second sixteenth, negative where a model "
       "learns in context (P2's tokens 500 and 50, as bands that shorter windows have; P2's sign). Prefix matching: of "
-      "a model's best head on repeated random tokens. The phase change is the shortest stretch in which the ICL score "
-      "falls by half of what it falls by in all, where that is at least 0.1 nats and a head's prefix matching rises to "
-      "0.4.");
+      "a model's best head on repeated random tokens. The phase change is the shortest stretch with half of the rise "
+      "of prefix matching, where that reaches 0.4 and the mean ICL score falls by 0.05 nats across it (from the "
+      "evaluations of steps a/2 .. a to those of b .. 2b, a and b its first and last step).");
   std::vector<std::vector<std::string>> rows, without;
   for (const Json& kind : curves.at("kinds")) {
     const Json* last = nullptr;
     for (const Json& point : curves.at("points"))
       if (point.at("group") == kind.at("group")) last = &point;
-    std::vector<double> from, to, share, head;
+    std::vector<double> from, to, share, before, after;
     for (const Json& name : kind.at("runs")) {
       const Json& run = entry_of_run(curves, name.get<std::string>());
       const Json& phase = run.at("phase_change");
@@ -117,16 +117,16 @@ void phase_section(Page& page, const Chain& chain, const Records& records) {
       from.push_back(first / 1e6);
       to.push_back(end / 1e6);
       share.push_back(100.0 * (end - first) / run.at("tokens").get<double>());
-      head.push_back(phase.at("head_step").get<double>() / run.at("step").get<double>() *
-                     run.at("tokens").get<double>() / 1e6);
+      before.push_back(phase.at("icl_before").get<double>());
+      after.push_back(phase.at("icl_after").get<double>());
     }
     rows.push_back({kind.at("title").get<std::string>(), spread_text(value_at(*last, "held_out"), 3),
                     spread_text(value_at(*last, "icl"), 3), spread_text(value_at(*last, "prefix_matching"), 2),
                     fmt::format("{} of {}", from.size(), kind.at("runs").size()), spread_text(from, 2),
-                    spread_text(to, 2), spread_text(share, 1), spread_text(head, 2)});
+                    spread_text(to, 2), spread_text(share, 1), spread_text(before, 3), spread_text(after, 3)});
   }
   page.table({"model", ">final loss", ">final ICL score", ">prefix matching", ">seeds with a phase change",
-              ">begins, million tokens", ">ends", ">% of the training", ">a head matches from"},
+              ">begins, million tokens", ">ends", ">% of the training", ">ICL score before", ">after"},
              rows);
   page.paragraph("Means over seeds, in brackets the least and the largest.");
   if (!without.empty()) page.table({"without a phase change", "why"}, without);

@@ -15,10 +15,15 @@ Json json_of(const std::vector<Spread>& layers) {
 }
 Json json_of(const std::optional<PhaseChange>& change) {
   if (!change) return nullptr;
-  return {{"from_step", change->from_step},     {"to_step", change->to_step},
-          {"from_tokens", change->from_tokens}, {"to_tokens", change->to_tokens},
-          {"icl_before", change->before},       {"icl_after", change->after},
-          {"icl_total_change", change->total},  {"head", head_name(change->layer, change->head)},
+  return {{"from_step", change->from_step},
+          {"to_step", change->to_step},
+          {"from_tokens", change->from_tokens},
+          {"to_tokens", change->to_tokens},
+          {"prefix_matching_before", change->prefix_before},
+          {"prefix_matching_after", change->prefix_after},
+          {"icl_before", change->before},
+          {"icl_after", change->after},
+          {"head", head_name(change->layer, change->head)},
           {"head_step", change->head_step}};
 }
 

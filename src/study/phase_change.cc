@@ -1,4 +1,5 @@
-#include <algorithm>  // for max, max_element
+#include <algorithm>  // for max_element
+#include <vector>     // for vector
 
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/study/learning_curves.h"
@@ -9,68 +10,72 @@ namespace {
 using train::HeadEvaluation;
 using train::HistoryRecord;
 
-/// A moment at which the ICL score was measured, with the highest score from there on.
-struct IclMoment {
+/// A moment at which the ICL score and the heads were measured.
+struct Moment {
   Index step, tokens;
-  double score;
+  double icl;
+  const HeadEvaluation* best;  ///< of all heads, by prefix matching
+  double prefix() const { return best->prefix_matching; }
 };
 
-std::vector<IclMoment> icl_moments(const train::History& history) {
-  std::vector<IclMoment> moments;
-  for (const HistoryRecord& record : history.records)
-    if (record.evaluation && record.evaluation->icl)
-      moments.push_back({record.step, record.tokens, record.evaluation->icl->score.value});
-  for (std::size_t i = moments.size(); i > 1; --i)
-    moments[i - 2].score = std::max(moments[i - 2].score, moments[i - 1].score);
-  return moments;
-}
-
-/// Where prefix matching first reaches kRoleScore, having been below it in the first evaluation.
-struct FirstHead {
-  Index layer, head, step;
-};
-std::optional<FirstHead> first_induction_head(const train::History& history) {
-  bool began_below = false;
+std::vector<Moment> moments_of(const train::History& history) {
+  std::vector<Moment> moments;
   for (const HistoryRecord& record : history.records) {
-    if (!record.evaluation || record.evaluation->heads.empty()) continue;
+    if (!record.evaluation || !record.evaluation->icl || record.evaluation->heads.empty()) continue;
     const auto& heads = record.evaluation->heads;
     const auto best = std::max_element(
         heads.begin(), heads.end(),
         [](const HeadEvaluation& a, const HeadEvaluation& b) { return a.prefix_matching < b.prefix_matching; });
-    if (best->prefix_matching < kRoleScore)
-      began_below = true;
-    else if (!began_below)
-      return std::nullopt;
-    else
-      return FirstHead{best->layer, best->head, record.step};
+    moments.push_back({record.step, record.tokens, record.evaluation->icl->score.value, &*best});
   }
-  return std::nullopt;
+  return moments;
+}
+
+/// The mean score of the evaluations of steps first .. last, of which there is at least one.
+double mean_icl(const std::vector<Moment>& moments, Index first, Index last) {
+  double sum = 0.0, count = 0.0;
+  for (const Moment& at : moments)
+    if (at.step >= first && at.step <= last) sum += at.icl, count += 1.0;
+  return sum / count;
 }
 
 }  // namespace
 
 PhaseFinding find_phase_change(const train::History& history) {
-  const std::vector<IclMoment> moments = icl_moments(history);
+  const std::vector<Moment> moments = moments_of(history);
   if (moments.size() < 3)
-    return {std::nullopt, fmt::format("the in-context-learning score was measured {} time{}, three are needed",
+    return {std::nullopt, fmt::format("in-context learning and heads were measured {} time{}, three are needed",
                                       moments.size(), moments.size() == 1 ? "" : "s")};
-  const double total = moments.back().score - moments.front().score;
-  if (total > -kPhaseLeast)
+  if (moments.front().prefix() >= kRoleScore)
     return {std::nullopt,
-            fmt::format("the in-context-learning score falls by {:.3f} nats, {} are needed", 0.0 - total, kPhaseLeast)};
-  const std::optional<FirstHead> head = first_induction_head(history);
-  if (!head)
+            fmt::format("a head's prefix matching is {:.2f} from the first evaluation on", moments.front().prefix())};
+  const Moment* head = nullptr;
+  double highest = 0.0;
+  for (const Moment& at : moments) {
+    highest = std::max(highest, at.prefix());
+    if (head == nullptr && at.prefix() >= kRoleScore) head = &at;
+  }
+  if (head == nullptr)
     return {std::nullopt,
-            fmt::format("no head's prefix matching rises to {}: the score falls without induction heads", kRoleScore)};
-  const IclMoment *from = &moments.front(), *to = &moments.back();
-  for (const IclMoment& a : moments)
-    for (const IclMoment& b : moments) {
-      if (b.step <= a.step || b.score - a.score > kPhaseShare * total) continue;
+            fmt::format("no head's prefix matching rises to {} (the highest: {:.2f})", kRoleScore, highest)};
+
+  const double rise = kPhaseShare * (highest - moments.front().prefix());
+  const Moment *from = &moments.front(), *to = &moments.back();
+  for (const Moment& a : moments)
+    for (const Moment& b : moments) {
+      if (b.step <= a.step || b.prefix() - a.prefix() < rise) continue;
       const Index length = b.step - a.step, best = to->step - from->step;
-      if (length < best || (length == best && b.score - a.score < to->score - from->score)) from = &a, to = &b;
+      if (length < best || (length == best && b.prefix() - a.prefix() > to->prefix() - from->prefix()))
+        from = &a, to = &b;
     }
-  return {PhaseChange{from->step, to->step, from->tokens, to->tokens, from->score, to->score, total, head->layer,
-                      head->head, head->step},
+  const double before = mean_icl(moments, from->step / 2, from->step);
+  const double after = mean_icl(moments, to->step, 2 * to->step);
+  if (after - before > -kPhaseLeast)
+    return {std::nullopt, fmt::format("a head's prefix matching rises from step {} to {}, but the in-context-learning "
+                                      "score goes from {:+.3f} to {:+.3f}: a fall of {} nats is needed",
+                                      from->step, to->step, before, after, kPhaseLeast)};
+  return {PhaseChange{from->step, to->step, from->tokens, to->tokens, from->prefix(), to->prefix(), before, after,
+                      head->best->layer, head->best->head, head->step},
           {}};
 }
 

@@ -34,9 +34,10 @@ std::vector<std::string> curve_notes(const std::vector<RunGroup>& groups) {
       "held-out: nats per token of texts that the model is not trained on; ICL score: loss of late less loss of early "
       "positions there, negative where the model learns in context",
       "prefix matching, previous token: of heads on repeated random tokens",
-      fmt::format("phase change: the shortest stretch over which the ICL score falls for good by {:.0f} % of its whole "
-                  "fall, if that is at least {} nats and a head's prefix matching rises to {}",
-                  100.0 * kPhaseShare, kPhaseLeast, kRoleScore)};
+      fmt::format("phase change: the shortest stretch with {:.0f} % of the rise of the best prefix matching, if that "
+                  "reaches {} and the mean ICL score falls by {} nats from a/2 .. a to b .. 2b, a and b its first and "
+                  "last step",
+                  100.0 * kPhaseShare, kRoleScore, kPhaseLeast)};
   for (const RunGroup& group : groups)
     if (group.runs.size() > 1) {
       notes.emplace_back(

@@ -42,28 +42,29 @@ struct CurvePoint {
   std::vector<Spread> prefix_matching, previous_token;
 };
 
-/// When the score is learnt in context: see find_phase_change.
+/// When induction heads form and the in-context-learning score falls: see find_phase_change.
 struct PhaseChange {
   Index from_step = 0, to_step = 0, from_tokens = 0, to_tokens = 0;
-  double before = 0.0, after = 0.0;  ///< F at both ends
-  double total = 0.0;                ///< its change over the whole history, negative
-  Index layer = 0, head = 0;         ///< the first head whose prefix matching reaches kRoleScore
-  Index head_step = 0;               ///< when it does
+  double prefix_before = 0.0, prefix_after = 0.0;  ///< the highest prefix matching at both ends
+  double before = 0.0, after = 0.0;                ///< the mean ICL score before and after
+  Index layer = 0, head = 0;                       ///< the first head whose prefix matching reaches kRoleScore
+  Index head_step = 0;                             ///< when it does
 };
 
 /// The bounds of find_phase_change.
 inline constexpr double kPhaseShare = 0.5;
-inline constexpr double kPhaseLeast = 0.1;
+inline constexpr double kPhaseLeast = 0.05;
 
 struct PhaseFinding {
   std::optional<PhaseChange> change;
   std::string why_not;  ///< if there is none: a sentence
 };
-/// Let F(t) be the highest ICL score at evaluation t or a later one: falls that are undone later do not count, such as
-/// the dip while a model learns which tokens are frequent. The phase change is the shortest stretch of evaluations over
-/// which F falls by at least kPhaseShare of what it falls by from the first to the last (of equally long ones the one
-/// with the larger fall). There is none if that whole fall is below kPhaseLeast nats, or if no head's prefix matching,
-/// below kRoleScore at first, reaches it later: a model may learn from its context without induction heads, gradually.
+/// Olsson et al. 2022: induction heads form in a short stretch of training, in which the score falls. Let P(t) be the
+/// highest prefix matching of any head at evaluation t: the stretch is the shortest from evaluation a to b with
+/// P(b) - P(a) >= kPhaseShare (max P - P(first)), of equally long ones that with the largest rise. The scores beside it
+/// are means, for single ones are noisy in small models: over the evaluations of steps a/2 .. a, and b .. 2b. There is
+/// no phase change if no head's prefix matching, below kRoleScore at first, reaches it, or if the score does not fall
+/// by kPhaseLeast nats.
 PhaseFinding find_phase_change(const train::History& history);
 
 /// Runs that differ in nothing but their seeds.
