@@ -73,9 +73,8 @@ inline constexpr TokenId kTaskBos = 0;
 ///   the copy of a token is: finding it takes two layers. Scored: every token of the copies but the first of the first
 ///   one, which nothing announces.
 /// - "copy": BOS, `length` random tokens, "|", the same tokens. Scored: what is behind the mark.
-/// - "modular-addition": BOS a b = c, c = (a + b) mod `modulus`. Scored: c. Three in ten of the pairs {a, b}, in both
-/// orders, are
-///   for measuring alone: a model that knows them has learnt to add.
+/// - "modular-addition": BOS a b = c, c = (a + b) mod `modulus`. Scored: c. Three in ten of
+///   the pairs {a, b}, in both orders, are for measuring alone: a model that knows them has learnt to add.
 /// - "sorting": BOS, `length` random tokens, "|", the same in ascending order. Scored: what is behind the mark.
 /// - "bracket-matching": BOS and a sequence of `length` brackets that close each other, of `kinds` kinds, at most
 /// `depth`
