@@ -1,4 +1,4 @@
-#include <algorithm>  // for max_element
+#include <algorithm>  // for max, max_element
 #include <vector>     // for vector
 
 #include "kirchhoff/base/error.h"

@@ -16,9 +16,9 @@ bool is_gain(const WeightShape& shape) {
 }
 bool is_smear(const WeightShape& shape) { return shape.slot == "smear"; }
 
-/// PE[p, 2i] = amplitude * sin(p / base^(2i/n)), PE[p, 2i+1] = amplitude * cos of the same, 2i < n; 0 from there on.
-void fill_sinusoids(float* out, Index positions, Index d_model, const TrainingOptions& options) {
-  const Index n = options.sinusoid_features > 0 ? options.sinusoid_features : d_model;
+/// PE[p, 2i] = amplitude * sin(p * frequency / base^(2i/n)), PE[p, 2i+1] = amplitude * cos of the same, 2i < n, the
+/// number of features; 0 from there on.
+void fill_sinusoids(float* out, Index positions, Index d_model, Index n, const TrainingOptions& options) {
   std::fill_n(out, positions * d_model, 0.0F);
   for (Index p = 0; p < positions; ++p)
     for (Index i = 0; i < n; ++i) {
@@ -68,7 +68,7 @@ void Parameters::initialise(const TrainingOptions& options) {
       check(features % 2 == 0 && features <= entry.shape.d_in, ErrorCode::usage,
             "training: sinusoidal positions need an even number of features, at most d_model ({}), not {}",
             entry.shape.d_in, features);
-      fill_sinusoids(out, entry.shape.d_out, entry.shape.d_in, options);
+      fill_sinusoids(out, entry.shape.d_out, entry.shape.d_in, features, options);
       has_positions = true;
       continue;
     }

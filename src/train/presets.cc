@@ -5,6 +5,7 @@ namespace kirchhoff::train {
 namespace {
 
 constexpr Index kMillion = 1000000;
+constexpr Index kStepTokens = 4096;  // of text in a step
 
 /// P1's attention-only models at the size of a laptop: LayerNorm, sinusoids added to what queries and keys read, W_E
 /// and W_U apart.
@@ -35,13 +36,13 @@ Json encouraging_induction(Json training) {
 }
 
 /// A run over text: `tokens` of it in batches of 4,096.
-Json on_text(Json model, Index tokens, Index context = 256) {
-  constexpr Index kStepTokens = 4096;
+Json on_text(Json model, Index tokens) {
+  constexpr Index kContext = 256;
   return {{"model", std::move(model)},
           {"tokenizer", {{"vocabulary", 3072}}},
           {"training", encouraging_induction({{"steps", tokens / kStepTokens},
-                                              {"batch", kStepTokens / context},
-                                              {"context", context},
+                                              {"batch", kStepTokens / kContext},
+                                              {"context", kContext},
                                               {"learning_rate", 5e-3},
                                               {"weight_decay", 0.05},
                                               {"warmup", 200},
@@ -67,8 +68,7 @@ Json on_task(Json model, Json task, Index steps) {
 
 /// Of at most 8 MB as F16: what ships with Kirchhoff.
 Json shipped() {
-  Json config = on_text(lens_model(2, 192, 6), 0);
-  config["training"]["steps"] = 9000;
+  Json config = on_text(lens_model(2, 192, 6), 9000 * kStepTokens);
   config["training"]["evaluations"] = {{"every", 200}, {"per_doubling", 2}};
   return config;
 }

@@ -145,6 +145,14 @@ TEST(Tasks, ListsAreOfLettersOrNumbers) {
 TEST(Tasks, AdditionUsesAllPairsSomeForMeasuringAlone) {
   const auto task = make_task("modular-addition", {.modulus = 11});
   EXPECT_EQ(task->token_names()[12], "10");
+  const auto small = make_task("modular-addition", {.modulus = 5});
+  EXPECT_EQ(small->token_names(), (std::vector<std::string>{"BOS", "=", "0", "1", "2", "3", "4"}));
+  std::set<std::string> texts;
+  for (Index index = 0; index < 500; ++index)
+    for (const Use use : {Use::training, Use::measuring})
+      texts.insert(text_of(*small, small->example(0, 0, index, use)));
+  EXPECT_EQ(texts.size(), 25U);
+  EXPECT_TRUE(texts.contains("BOS 3 4 = 2"));
   std::set<std::pair<TokenId, TokenId>> trained, measured;
   const auto pair_of = [](const Example& example) { return std::pair{example.tokens[1], example.tokens[2]}; };
   for (Index index = 0; index < 3000; ++index) {
