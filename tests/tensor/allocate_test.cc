@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 
 #include "kirchhoff/tensor/tensor.h"
 
@@ -20,6 +22,33 @@ TEST(KeepFreedMemory, GivesLargeArraysOutAgain) {
   EXPECT_EQ(allocate_array(3 * kMebibyte), first);
   for (void* array : {first, second}) free_array(array, 3 * kMebibyte);
   free_array(other, 5 * kMebibyte);
+}
+
+#ifdef __linux__
+TEST(KeepFreedMemory, ArraysHaveHugePagesOfTheirOwn) {
+  keep_freed_memory();
+  constexpr std::size_t kSmall = 300 * 1024, kHugePage = 2 * kMebibyte;
+  void* array = allocate_array(kSmall);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(array) % kHugePage, 0U);
+  std::memset(array, 1, kSmall);
+  free_array(array, kSmall);
+  void* larger = allocate_array(kMebibyte);
+  EXPECT_EQ(larger, array) << "one huge page holds either";
+  std::memset(larger, 1, kMebibyte);
+  free_array(larger, kMebibyte);
+}
+#endif
+
+TEST(KeepFreedMemory, GivesBackWhatIsTooMuch) {
+  keep_freed_memory();
+  for (std::size_t size = 40; size < 60; size += 4) {  // each size anew: nothing that is kept fits
+    void* array = allocate_array(size * kMebibyte);
+    std::memset(array, 1, size * kMebibyte);
+    free_array(array, size * kMebibyte);
+  }
+  void* last = allocate_array(56 * kMebibyte);
+  EXPECT_EQ(std::memcmp(last, static_cast<char*>(last) + 1, 56 * kMebibyte - 1), 0) << "the one freed last is kept";
+  free_array(last, 56 * kMebibyte);
 }
 
 TEST(KeepFreedMemory, LeavesTensorsAsTheyWere) {
