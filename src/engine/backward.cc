@@ -90,7 +90,10 @@ BasicGradients<Real> Backward<Real>::run() {
     forward_.reset();
   else
     edges_ = &forward_->edges();
-  result_.values = metric_.values(result_.trace);
+  if (metric_.value_with_gradient())
+    result_.values.resize(batch_.size());
+  else
+    result_.values = metric_.values(result_.trace);
   allocate_workspace();
   unembed();
   result_.trace.logits = {};

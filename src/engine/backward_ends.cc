@@ -122,7 +122,8 @@ typename Backward<Real>::Logits Backward<Real>::logits_gradient() {
     const auto count = static_cast<Index>(at.size());
     const Index before = whole ? at.front() : 0;  // positions are consecutive
     const Rows part = d.rows(next + before, count);
-    metric_.gradient(s, trace.tokens[static_cast<std::size_t>(s)], given, part);
+    const double value = metric_.gradient(s, trace.tokens[static_cast<std::size_t>(s)], given, part);
+    if (metric_.value_with_gradient()) result_.values[static_cast<std::size_t>(s)] = value;
     if (config_.logit_softcap > 0.0)
       kernels::soft_cap_backward(activation_rule(), given.rows(at.front() - (layout_.length(s) - given.dim[0]), count),
                                  config_.logit_softcap, part);

@@ -4,6 +4,7 @@
 #include <cmath>      // for exp, isinf, log
 
 #include "kirchhoff/base/parallel.h"
+#include "kirchhoff/engine/loss.h"
 #include "kirchhoff/kernels/softmax.h"
 
 namespace kirchhoff {
@@ -201,10 +202,6 @@ void Metric::row_gradient(Index sequence, std::span<const TokenId> tokens, Index
       for (std::size_t t = 0; t < targets.size(); ++t) gradient(0, targets[t]) += static_cast<Real>(shares[t]);
       break;
     }
-    case Kind::cross_entropy:
-      kernels::softmax(row, gradient);
-      gradient(0, tokens[static_cast<std::size_t>(position + 1)]) -= Real{1};
-      break;
     case Kind::kl_divergence: {  // p_i - r_i
       const Reference& r = reference(sequence, length);
       const Index at = positions_ == LogitPositions::last ? 0 : position;
@@ -224,6 +221,7 @@ void Metric::row_gradient(Index sequence, std::span<const TokenId> tokens, Index
         gradient(0, i) = static_cast<Real>(c(c.dim[0] == 1 ? 0 : sequence, position - (length - c.dim[1]), i));
       break;
     }
+    case Kind::cross_entropy:  // with its values, in gradient()
     case Kind::linear_site:
       break;
   }
@@ -254,8 +252,8 @@ double Metric::value(Index sequence, std::span<const TokenId> tokens, View<const
 }
 
 template <class Real>
-void Metric::gradient(Index sequence, std::span<const TokenId> tokens, View<const Real, 2> logits,
-                      View<Real, 2> gradient) const {
+double Metric::gradient(Index sequence, std::span<const TokenId> tokens, View<const Real, 2> logits,
+                        View<Real, 2> gradient) const {
   const auto length = static_cast<Index>(tokens.size());
   const std::vector<Index> at = positions(sequence, length);
   check(gradient.dim[0] == static_cast<Index>(at.size()) && gradient.dim[1] == logits.dim[1], ErrorCode::internal,
@@ -263,13 +261,25 @@ void Metric::gradient(Index sequence, std::span<const TokenId> tokens, View<cons
   const bool mean = kind_ == Kind::cross_entropy || kind_ == Kind::kl_divergence;
   const Real weight =
       mean ? static_cast<Real>(1.0 / static_cast<double>(std::max<std::size_t>(1, at.size()))) : Real{1};
+  std::vector<double> losses(at.size());
   parallel_for(static_cast<Index>(at.size()), [&](Index i) {
-    const View<Real, 2> row = gradient.rows(i, 1);
-    row_gradient(sequence, tokens, at[static_cast<std::size_t>(i)],
-                 logits.rows(at[static_cast<std::size_t>(i)] - (length - logits.dim[0]), 1), row);
+    const Index position = at[static_cast<std::size_t>(i)];
+    const View<const Real, 2> row = logits.rows(position - (length - logits.dim[0]), 1);
+    const View<Real, 2> d = gradient.rows(i, 1);
+    if (kind_ == Kind::cross_entropy) {  // (p_i - [i = target]) / rows
+      const TokenId target = tokens[static_cast<std::size_t>(position + 1)];
+      const double logit = entry(row, target);
+      double log_sum = 0.0;
+      kernels::scaled_softmax(row, weight, d, {&log_sum, 1});
+      d(0, target) -= weight;
+      losses[static_cast<std::size_t>(i)] = log_sum - logit;
+      return;
+    }
+    row_gradient(sequence, tokens, position, row, d);
     if (weight != Real{1})
-      for (Real& v : row.row(0)) v *= weight;
+      for (Real& v : d.row(0)) v *= weight;
   });
+  return mean_loss(losses);
 }
 
 template <class Real>
@@ -309,7 +319,7 @@ template std::vector<double> Metric::values(const Trace&) const;
 template std::vector<double> Metric::values(const TraceF64&) const;
 template double Metric::value(Index, std::span<const TokenId>, View<const float, 2>) const;
 template double Metric::value(Index, std::span<const TokenId>, View<const double, 2>) const;
-template void Metric::gradient(Index, std::span<const TokenId>, View<const float, 2>, View<float, 2>) const;
-template void Metric::gradient(Index, std::span<const TokenId>, View<const double, 2>, View<double, 2>) const;
+template double Metric::gradient(Index, std::span<const TokenId>, View<const float, 2>, View<float, 2>) const;
+template double Metric::gradient(Index, std::span<const TokenId>, View<const double, 2>, View<double, 2>) const;
 
 }  // namespace kirchhoff

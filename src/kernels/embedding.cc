@@ -1,9 +1,6 @@
 #include "kirchhoff/kernels/embedding.h"
 
-#include <algorithm>  // for min
-
 #include "kernels/rows.h"
-#include "kernels/tasks.h"
 #include "kirchhoff/base/error.h"
 
 // Sums of two numbers need no twin of their own: one template serves both precisions.
@@ -40,14 +37,6 @@ void add_vector(View<Real, 2> x, const Real* bias) {
     Real* sum = row_data(x, r);
     for (Index i = 0; i < x.dim[1]; ++i) sum[i] += bias[i];
   });
-}
-
-/// Calls f(begin, end) for ranges of columns, in parallel: what sums over rows keeps their order that way.
-template <class F>
-void for_column_blocks(Index rows, Index columns, const F& f) {
-  constexpr Index kBlock = 64;
-  const Index blocks = (columns + kBlock - 1) / kBlock;
-  run_tasks(blocks, rows * columns, [&](Index b) { f(b * kBlock, std::min(columns, (b + 1) * kBlock)); });
 }
 
 template <class Real>

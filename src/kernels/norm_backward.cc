@@ -25,10 +25,8 @@ Statistics statistics_of(const Problem& p, Index row, bool centre) {
 
 /// dgain += sum over rows of dout * n, dbias += sum of dout: by blocks of columns, so that the order of the rows stays.
 void add_parameters(const Problem& p, const std::vector<Statistics>& statistics) {
-  constexpr Index kBlock = 64;
-  const Index rows = p.x.dim[0], columns = p.x.dim[1];
-  run_tasks((columns + kBlock - 1) / kBlock, rows * columns, [&](Index block) {
-    const Index begin = block * kBlock, end = std::min(columns, begin + kBlock);
+  const Index rows = p.x.dim[0];
+  for_column_blocks(rows, p.x.dim[1], [&](Index begin, Index end) {
     for (Index r = 0; r < rows; ++r) {
       const float *x = row_data(p.x, r), *dout = row_data(p.dout, r);
       const float mean = statistics[static_cast<std::size_t>(r)].mean;

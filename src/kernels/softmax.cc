@@ -27,6 +27,14 @@ void softmax(View<const float, 2> x, View<float, 2> out) {
                [&](Index row) { vector_kernels().softmax(row_data(x, row), x.dim[1], row_data(out, row)); });
 }
 
+void scaled_softmax(View<const float, 2> x, float factor, View<float, 2> out, std::span<double> log_sums) {
+  assert(out.dim == x.dim && static_cast<Index>(log_sums.size()) == x.dim[0]);
+  for_each_row(x.dim[0], x.dim[1], [&](Index row) {
+    log_sums[static_cast<std::size_t>(row)] =
+        vector_kernels().scaled_softmax(row_data(x, row), x.dim[1], factor, row_data(out, row));
+  });
+}
+
 void log_sum_exp(View<const float, 2> x, std::span<double> out) {
   assert(static_cast<Index>(out.size()) == x.dim[0]);
   for_each_row(x.dim[0], x.dim[1], [&](Index row) {

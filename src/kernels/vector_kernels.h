@@ -45,6 +45,8 @@ struct VectorKernels {
   float (*rms_norm)(const float* x, Index n, const float* gain, const float* bias, float eps, float* out,
                     float* normalized);
   void (*softmax)(const float* x, Index n, float* out);
+  /// factor * softmax; returns log_sum_exp. factor > 0.
+  double (*scaled_softmax)(const float* x, Index n, float factor, float* out);
   double (*log_sum_exp)(const float* x, Index n);
   void (*activate)(Activation activation, const float* x, Index n, float* out);
   void (*activate_gated)(Activation activation, const float* gate, const float* linear, Index n, float* out);

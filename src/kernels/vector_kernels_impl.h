@@ -150,6 +150,14 @@ KIRCHHOFF_INLINE float finite_shift(float top) { return top > -__builtin_inff() 
 
 constexpr float kLeastNormal = 1.17549435e-38F;
 
+/// From exp(x - shift), whose sum is `total`, to factor times the weights.
+KIRCHHOFF_INLINE void to_weights(float* out, Index n, double total, float factor) {
+  const float each = total == 0 ? 0.0F : static_cast<float>(factor / total);  // not `total > 0`: NaN stays NaN
+  const float least = kLeastNormal * static_cast<float>(total) / factor;  // below it a result is subnormal: 0, as fast
+#pragma omp simd
+  for (Index i = 0; i < n; ++i) out[i] = (out[i] < least ? 0.0F : out[i]) * each;
+}
+
 void softmax(const float* x, Index n, float* out) {
   const float shift = finite_shift(row_max(x, n));
   double total = 0;  // of blocks: one float32 sum over a vocabulary would lose two digits
@@ -165,10 +173,20 @@ void softmax(const float* x, Index n, float* out) {
     }
     total += static_cast<double>(sum);
   }
-  const float factor = total == 0 ? 0.0F : static_cast<float>(1.0 / total);  // not `total > 0`: NaN stays NaN
-  const float least = kLeastNormal * static_cast<float>(total);  // below it a weight is subnormal: 0, and no slower
-#pragma omp simd
-  for (Index i = 0; i < n; ++i) out[i] = (out[i] < least ? 0.0F : out[i]) * factor;
+  to_weights(out, n, total, 1.0F);
+}
+
+double scaled_softmax(const float* x, Index n, float factor, float* out) {
+  const float shift = finite_shift(row_max(x, n));
+  double total = 0;
+#pragma omp simd reduction(+ : total)
+  for (Index i = 0; i < n; ++i) {
+    const float e = exp_poly(x[i] - shift);
+    out[i] = e;
+    total += static_cast<double>(e);
+  }
+  to_weights(out, n, total, factor);
+  return static_cast<double>(shift) + __builtin_log(total);
 }
 
 /// The sum of exp(x - shift), in double.
@@ -518,10 +536,23 @@ void combine_rows(const SmallGemm& g) {
   for (; i < g.m; ++i) combine_panel<1>(g, i);
 }
 
-constexpr VectorKernels kTable = {layer_norm,    rms_norm,         softmax,           log_sum_exp,
-                                  activate,      activate_gated,   soft_cap,          norm_statistics,
-                                  norm_backward, softmax_backward, activate_backward, activate_gated_backward,
-                                  dot_rows,      combine_rows,     row_range,         row_max};
+constexpr VectorKernels kTable = {layer_norm,
+                                  rms_norm,
+                                  softmax,
+                                  scaled_softmax,
+                                  log_sum_exp,
+                                  activate,
+                                  activate_gated,
+                                  soft_cap,
+                                  norm_statistics,
+                                  norm_backward,
+                                  softmax_backward,
+                                  activate_backward,
+                                  activate_gated_backward,
+                                  dot_rows,
+                                  combine_rows,
+                                  row_range,
+                                  row_max};
 
 }  // namespace
 }  // namespace kirchhoff::kernels

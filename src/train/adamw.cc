@@ -1,7 +1,8 @@
 #include "kirchhoff/train/adamw.h"
 
-#include <cmath>   // for pow, sqrt
-#include <vector>  // for vector
+#include <cmath>    // for pow, sqrt
+#include <numeric>  // for accumulate
+#include <vector>   // for vector
 
 #include "kirchhoff/base/parallel.h"
 
@@ -51,12 +52,17 @@ double sum_of_squares(std::span<const float> values) {
   const auto n = static_cast<Index>(values.size());
   std::vector<double> sums(static_cast<std::size_t>((n + kBlock - 1) / kBlock));
   parallel_for_blocks(n, kBlock, [&](Index begin, Index end) {
-    double sum = 0.0;
-    for (Index i = begin; i < end; ++i) {
-      const double value = values[static_cast<std::size_t>(i)];
-      sum += value * value;
-    }
-    sums[static_cast<std::size_t>(begin / kBlock)] = sum;
+    constexpr Index kLanes = 8;  // sums that do not wait for each other, in an order that no instruction set changes
+    double lanes[kLanes] = {};
+    const float* const x = values.data();
+    Index i = begin;
+    for (; i + kLanes <= end; i += kLanes)
+      for (Index lane = 0; lane < kLanes; ++lane) {
+        const double value = x[i + lane];
+        lanes[lane] += value * value;
+      }
+    for (; i < end; ++i) lanes[0] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    sums[static_cast<std::size_t>(begin / kBlock)] = std::accumulate(lanes, lanes + kLanes, 0.0);
   });
   double total = 0.0;
   for (const double sum : sums) total += sum;

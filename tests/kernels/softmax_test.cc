@@ -23,6 +23,14 @@ TEST(Softmax, MatchesTheTwin) {
       log_sum_exp(x.view(), lse);
       log_sum_exp(x64.view<2>(), lse64);
       for (std::size_t r = 0; r < 3; ++r) EXPECT_NEAR(lse[r], lse64[r], 2e-7) << "d " << d << " x " << scale;
+      Strided<float, 2> scaled({3, d});
+      std::vector<double> scaled_lse(3);
+      scaled_softmax(x.view(), 0.25F, scaled.view(), scaled_lse);
+      for (double& weight : out64.values()) weight *= 0.25;
+      EXPECT_LT(distance(scaled.view(), out64), 5e-7) << "d " << d << " x " << scale;
+      EXPECT_EQ(scaled_lse, lse) << "d " << d << " x " << scale;
+      scaled_softmax(x64.view<2>(), 0.25, out64.view<2>(), lse64);
+      EXPECT_LT(distance(scaled.view(), out64), 5e-7) << "d " << d << " x " << scale;
       softmax(x.view(), x.view());
       EXPECT_EQ(bits(x.view()), bits(out.view()));
     }

@@ -61,9 +61,12 @@ class Metric {
   template <class Real>
   double value(Index sequence, std::span<const TokenId> tokens, View<const Real, 2> logits) const;
   /// d value / d logits at positions(), [positions, d_vocab_out]; may be those rows of `logits`.
+  /// Returns the value where value_with_gradient(), otherwise 0.
   template <class Real>
-  void gradient(Index sequence, std::span<const TokenId> tokens, View<const Real, 2> logits,
-                View<Real, 2> gradient) const;
+  double gradient(Index sequence, std::span<const TokenId> tokens, View<const Real, 2> logits,
+                  View<Real, 2> gradient) const;
+  /// Whether the gradient's pass over the logits gives the value, too.
+  bool value_with_gradient() const { return kind_ == Kind::cross_entropy; }
 
  private:
   enum class Kind {

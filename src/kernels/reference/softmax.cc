@@ -28,6 +28,13 @@ void softmax(View<const double, 2> x, View<double, 2> out) {
   }
 }
 
+void scaled_softmax(View<const double, 2> x, double factor, View<double, 2> out, std::span<double> log_sums) {
+  log_sum_exp(x, log_sums);  // before `out`, which may be x
+  softmax(x, out);
+  for (Index r = 0; r < x.dim[0]; ++r)
+    for (Index i = 0; i < x.dim[1]; ++i) out(r, i) *= factor;
+}
+
 void log_sum_exp(View<const double, 2> x, std::span<double> out) {
   for (Index r = 0; r < x.dim[0]; ++r) {
     const double shift = shift_of(x.at(r));
