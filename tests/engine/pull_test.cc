@@ -32,6 +32,7 @@ TEST_P(Pull, WeightGradientsAreDerivatives) {
     const TensorF64& gradient = gradients.weights.at(p.name);
     Tensor direction(p.matrix ? Shape{p.matrix->d_out(), p.matrix->d_in()} : Shape{p.vector->size()});
     ASSERT_EQ(gradient.shape(), direction.shape()) << p.name;
+    if (!runs_in(GetParam(), count++)) continue;
     double along = 0.0, norm = 0.0;
     for (Index i = 0; i < direction.size(); ++i) {
       direction[i] = static_cast<float>(random.below(3)) - 1.0F;
@@ -52,7 +53,6 @@ TEST_P(Pull, WeightGradientsAreDerivatives) {
         kinks ? 0x1p-22 : 0x1p-13);
     EXPECT_NEAR(along, want, kinks ? 1e-7 * std::max(std::sqrt(norm), 1.0) : 2e-8 * std::max(std::sqrt(norm), 1e-2))
         << p.name;
-    ++count;
   }
   EXPECT_EQ(gradients.weights.size(), count);
 }
