@@ -28,7 +28,7 @@ InductionPlan induction_plan(bool quick) {
                       .learning_rate = 5e-3,
                       .document_stride = 1,
                       .held_out_every = 40},
-            .tokens = 24 * kMillion,
+            .tokens = 20 * kMillion,
             .seeds = 3,
             .minutes_of_layer = 2.2,
             .minutes_of_rest = 5.5,

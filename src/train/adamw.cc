@@ -48,13 +48,18 @@ void adamw(const AdamWStep& step, std::span<double> weights, std::span<const dou
   update<double>(step, weights, gradients, first, second);
 }
 
-double sum_of_squares(std::span<const float> values) {
-  const auto n = static_cast<Index>(values.size());
-  std::vector<double> sums(static_cast<std::size_t>((n + kBlock - 1) / kBlock));
+double add_up(std::span<float> sum, std::span<const std::span<const float>> terms) {
+  const auto n = static_cast<Index>(sum.size());
+  std::vector<double> squares(static_cast<std::size_t>((n + kBlock - 1) / kBlock));
   parallel_for_blocks(n, kBlock, [&](Index begin, Index end) {
+    float* const x = sum.data();
+    for (const std::span<const float> term : terms) {
+      const float* const t = term.data();
+#pragma omp simd
+      for (Index i = begin; i < end; ++i) x[i] += t[i];
+    }
     constexpr Index kLanes = 8;  // sums that do not wait for each other, in an order that no instruction set changes
     double lanes[kLanes] = {};
-    const float* const x = values.data();
     Index i = begin;
     for (; i + kLanes <= end; i += kLanes)
       for (Index lane = 0; lane < kLanes; ++lane) {
@@ -62,11 +67,9 @@ double sum_of_squares(std::span<const float> values) {
         lanes[lane] += value * value;
       }
     for (; i < end; ++i) lanes[0] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-    sums[static_cast<std::size_t>(begin / kBlock)] = std::accumulate(lanes, lanes + kLanes, 0.0);
+    squares[static_cast<std::size_t>(begin / kBlock)] = std::accumulate(lanes, lanes + kLanes, 0.0);
   });
-  double total = 0.0;
-  for (const double sum : sums) total += sum;
-  return total;
+  return std::accumulate(squares.begin(), squares.end(), 0.0);
 }
 
 }  // namespace kirchhoff::train

@@ -1,21 +1,25 @@
 #include "kirchhoff/train/trainer.h"
 
-#include <algorithm>  // for clamp, min
+#include <algorithm>  // for clamp, copy, min
 #include <charconv>   // for from_chars
 #include <cmath>      // for isfinite, sqrt
 #include <utility>    // for move
 
 #include "kirchhoff/base/error.h"
+#include "kirchhoff/base/parallel.h"
 #include "kirchhoff/io/safetensors.h"
 #include "kirchhoff/io/tensor_writer.h"
-#include "kirchhoff/kernels/embedding.h"
 #include "kirchhoff/train/adamw.h"
 
 namespace kirchhoff::train {
 namespace {
 
 /// Tokens whose activations and logits are held at once. Products of so many rows run as fast as larger ones.
-constexpr Index kMicroBatchTokens = 1024;
+constexpr Index kMicroBatchTokens = 512;
+
+/// Sums of parts of a batch that are kept apart and may be computed at once: fixed, since the order of a sum's terms
+/// changes its bits.
+constexpr Index kLanes = 4;
 
 Index micro_batch(const TrainingOptions& options) {
   if (options.micro_batch > 0) return std::min(options.micro_batch, options.batch);
@@ -67,25 +71,14 @@ StepReport Trainer::advance() {
   StepReport report{.step = step, .tokens = tokens_, .learning_rate = options_.learning_rate_at(step)};
   for (const Tokens& tokens : batch.sequences) report.tokens += static_cast<Index>(tokens.size());
 
-  // 1. The gradient of the sum of the sequences' losses, a part of the batch at a time.
-  const Index part = micro_batch(options_);
-  for (Index begin = 0; begin < sequences; begin += part) {
-    const Index count = std::min(part, sequences - begin);
-    const std::span<const Tokens> some =
-        std::span(batch.sequences).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
-    pull(model(), some, loss_of(batch, begin, count), {.weights = true, .accumulate = begin > 0}, gradients_);
-    for (const double loss : gradients_.values) report.loss += loss / static_cast<double>(sequences);
-  }
-  if (model().tied) {  // the parameter's is the sum of its two uses
-    Tensor& dW_E = gradients_.weights.at("W_E");
-    kernels::add(dW_E.view<2>(), std::as_const(gradients_.weights.at("W_U")).view<2>());
-  }
+  // 1. The gradient of the sum of the sequences' losses.
+  for (const double loss : pull_lanes(batch)) report.loss += loss / static_cast<double>(sequences);
 
   // 2. Its length, of the mean.
   const double mean = 1.0 / static_cast<double>(sequences);
   double squares = 0.0;
   for (const Parameters::Entry& entry : parameters_.entries())
-    if (entry.trained) squares += sum_of_squares(std::as_const(gradients_.weights.at(entry.shape.name)).values());
+    if (entry.trained) squares += sum_lanes(entry.shape.name);
   report.gradient_norm = std::sqrt(squares) * mean;
   check(
       std::isfinite(report.loss) && std::isfinite(report.gradient_norm), ErrorCode::numerical,
@@ -106,13 +99,49 @@ StepReport Trainer::advance() {
            .weight_decay = entry.decays ? options_.weight_decay : 0.0,
            .t = step,
            .gradient_scale = clips ? mean * options_.clip / report.gradient_norm : mean},
-          values.subspan(at, size), std::as_const(gradients_.weights.at(entry.shape.name)).values(),
+          values.subspan(at, size), std::as_const(lanes_.front().weights.at(entry.shape.name)).values(),
           first_.values().subspan(at, size), second_.values().subspan(at, size));
   }
   parameters_.publish();
   step_ = step;
   tokens_ = report.tokens;
   return report;
+}
+
+/// Into lanes_, whose sum is the gradient of the sum of the sequences' losses; these are returned. A lane's parts come
+/// one after the other. Lanes go side by side where that keeps every thread busy: none waits for another then, and each
+/// finds in its own cache what it wrote. One after the other, on all threads, they have the same numbers.
+std::vector<double> Trainer::pull_lanes(const Batch& batch) {
+  const auto sequences = static_cast<Index>(batch.sequences.size());
+  const Index size = micro_batch(options_), parts = (sequences + size - 1) / size;
+  const Index lanes = std::min(kLanes, parts);
+  lanes_.resize(static_cast<std::size_t>(lanes));
+  std::vector<double> losses(batch.sequences.size());
+  const auto pull_lane = [&](Index lane) {
+    Gradients& gradients = lanes_[static_cast<std::size_t>(lane)];
+    for (Index part = lane; part < parts; part += lanes) {
+      const Index begin = part * size, count = std::min(size, sequences - begin);
+      const std::span<const Tokens> some =
+          std::span(batch.sequences).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
+      pull(model(), some, loss_of(batch, begin, count), {.weights = true, .accumulate = part != lane}, gradients);
+      std::copy(gradients.values.begin(), gradients.values.end(), losses.begin() + begin);
+    }
+  };
+  if (lanes > 1 && lanes % thread_count() == 0) {
+    parallel_for(lanes, pull_lane);
+  } else {
+    for (Index lane = 0; lane < lanes; ++lane) pull_lane(lane);
+  }
+  return losses;
+}
+
+/// The gradient of an entry, in lanes_[0]; returns the sum of its squares.
+double Trainer::sum_lanes(const std::string& name) {
+  std::vector<std::span<const float>> terms;
+  for (const Gradients& lane : std::span(lanes_).subspan(1)) terms.push_back(lane.weights.at(name).values());
+  if (name == "W_E" && model().tied)  // the parameter's is the sum of its two uses
+    for (const Gradients& lane : lanes_) terms.push_back(lane.weights.at("W_U").values());
+  return add_up(lanes_.front().weights.at(name).values(), terms);
 }
 
 void Trainer::save(const std::string& path, const std::map<std::string, std::string>& notes) const {

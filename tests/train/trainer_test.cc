@@ -154,15 +154,16 @@ TEST(Trainer, PartsOfABatchAreTheBatch) {
 TEST(Trainer, SameBitsForAnyNumberOfThreadsAndAfterRestoring) {
   const TemporaryFolder folder("trainer");
   const ModelFormat format(lens_config(2), "test");
+  TrainingOptions options = short_run(8);
   const auto run = [&](Index threads, bool restores) {
     set_thread_count(threads);
     std::vector<double> losses;
-    Trainer trainer(format, short_run(8), repeats(29, 6, 24));
+    Trainer trainer(format, options, repeats(29, 6, 24));
     while (!trainer.done()) {
       losses.push_back(trainer.advance().loss);
       if (restores && trainer.step() == 5) {
         trainer.save(folder / "state", {{"note", "x"}});
-        Trainer other(format, short_run(8), repeats(29, 6, 24));
+        Trainer other(format, options, repeats(29, 6, 24));
         EXPECT_EQ(other.restore(folder / "state").at("note"), "x");
         while (!other.done()) losses.push_back(other.advance().loss);
         EXPECT_EQ(other.parameters().values().size(), trainer.parameters().values().size());
@@ -174,10 +175,32 @@ TEST(Trainer, SameBitsForAnyNumberOfThreadsAndAfterRestoring) {
     return losses;
   };
   const Index before = thread_count();
-  const std::vector<double> one = run(1, false);
-  EXPECT_EQ(run(3, false), one);
-  EXPECT_EQ(run(2, true), one);
+  // Six sequences as six parts in four lanes, as two parts, as one. Lanes go side by side where threads divide them.
+  for (const Index part : {1, 4, 6}) {
+    options.micro_batch = part;
+    const std::vector<double> one = run(1, false);
+    EXPECT_EQ(run(3, false), one) << part;
+    EXPECT_EQ(run(4, false), one) << part;
+    EXPECT_EQ(run(2, true), one) << part;
+  }
   set_thread_count(before);
+}
+
+TEST(AddUp, GivesTheSumAndItsSquares) {
+  constexpr std::size_t kSize = 70003;  // blocks and a rest
+  std::vector<float> sum(kSize), second(kSize), third(kSize);
+  double want = 0.0;
+  for (std::size_t i = 0; i < kSize; ++i) {  // small whole numbers: every sum is exact
+    sum[i] = static_cast<float>(i % 5);
+    second[i] = static_cast<float>(i % 7) - 3.0F;
+    third[i] = static_cast<float>(i % 3);
+    const double all = double{sum[i]} + double{second[i]} + double{third[i]};
+    want += all * all;
+  }
+  const std::span<const float> terms[] = {second, third};
+  EXPECT_EQ(add_up(sum, terms), want);
+  EXPECT_EQ(sum[69999], 4.0F + 3.0F);  // 69999 % 5 = 4, % 7 = 6, % 3 = 0
+  EXPECT_EQ(add_up(sum, {}), want);
 }
 
 TEST(Trainer, RefusesAnothersState) {

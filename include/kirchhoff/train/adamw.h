@@ -23,7 +23,8 @@ void adamw(const AdamWStep& step, std::span<float> weights, std::span<const floa
 void adamw(const AdamWStep& step, std::span<double> weights, std::span<const double> gradients, std::span<double> first,
            std::span<double> second);
 
-/// The sum of squares, in double over fixed blocks: the same for any number of threads.
-double sum_of_squares(std::span<const float> values);
+/// sum += terms[0] + terms[1] + ..., element by element in that order. Returns the sum of the results' squares, in
+/// double over fixed blocks. The same for any number of threads.
+double add_up(std::span<float> sum, std::span<const std::span<const float>> terms);
 
 }  // namespace kirchhoff::train

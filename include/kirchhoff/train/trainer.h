@@ -55,11 +55,14 @@ class Trainer {
   double flops_per_step() const;
 
  private:
+  std::vector<double> pull_lanes(const Batch& batch);
+  double sum_lanes(const std::string& name);
+
   TrainingOptions options_;
   BatchSource batches_;
   Parameters parameters_;
   Tensor first_, second_;  // AdamW's moments, as the parameters lie
-  Gradients gradients_;
+  std::vector<Gradients> lanes_;
   Index step_ = 0, tokens_ = 0;
 };
 
