@@ -21,6 +21,9 @@ Json lens_model(Index layers, Index d_model, Index heads) {
           {"original_architecture", "kirchhoff"}};
 }
 
+/// The size that trains in minutes.
+Json small_model(Index layers) { return lens_model(layers, 192, 6); }
+
 /// What makes induction heads form within some ten million tokens of a text (without it none did within thirty):
 /// tokens whose vectors are as long as what heads write, or the next layer hears the heads alone; positions that are
 /// loud, but in entries of their own, so that heads that look at tokens do not hear them; and passages that come again,
@@ -68,7 +71,7 @@ Json on_task(Json model, Json task, Index steps) {
 
 /// Of at most 8 MB as F16: what ships with Kirchhoff.
 Json shipped() {
-  Json config = on_text(lens_model(2, 192, 6), 9000 * kStepTokens);
+  Json config = on_text(small_model(2), 9000 * kStepTokens);
   config["training"]["evaluations"] = {{"every", 200}, {"per_doubling", 2}};
   return config;
 }
@@ -90,22 +93,22 @@ struct Preset {
 const Preset kPresets[] = {
     {"attn-only-0l",
      [] {  // nothing in it could tell a passage that comes again, and the bigrams at its edges are none of the text's
-       Json config = on_text(lens_model(0, 192, 6), 10 * kMillion);
+       Json config = on_text(small_model(0), 10 * kMillion);
        config["training"]["repeated_passages"] = 0.0;
        return config;
      }},
-    {"attn-only-1l", [] { return on_text(lens_model(1, 192, 6), 20 * kMillion); }},
+    {"attn-only-1l", [] { return on_text(small_model(1), 20 * kMillion); }},
     {"attn-only-2l", shipped},
-    {"attn-only-3l", [] { return on_text(lens_model(3, 192, 6), 30 * kMillion); }},
+    {"attn-only-3l", [] { return on_text(small_model(3), 30 * kMillion); }},
     {"smeared-1l",
      [] {
-       Json model = lens_model(1, 192, 6);
+       Json model = small_model(1);
        model["smeared_keys"] = true;
        return on_text(std::move(model), 20 * kMillion);
      }},
     {"mlp-2l",
      [] {
-       Json model = lens_model(2, 192, 6);
+       Json model = small_model(2);
        model["attn_only"] = false;
        model["d_mlp"] = 768;
        model["act_fn"] = "gelu_new";
