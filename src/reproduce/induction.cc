@@ -19,6 +19,8 @@ train::TrainingConfig config_of(const InductionPlan& plan, const InductionRun& r
 
 InductionPlan induction_plan(bool quick) {
   constexpr Index kMillion = 1000000;
+  // A rate that falls would slow the phase change down while it goes on; what happens is the model's own this way.
+  constexpr auto kSchedule = train::LearningRateShape::constant;
   if (!quick)
     return {.scale = {.vocabulary = 2048,
                       .d_model = 128,
@@ -26,6 +28,7 @@ InductionPlan induction_plan(bool quick) {
                       .context = 256,
                       .batch = 16,
                       .learning_rate = 5e-3,
+                      .schedule = kSchedule,
                       .document_stride = 1,
                       .held_out_every = 40},
             .tokens = 20 * kMillion,
@@ -39,6 +42,7 @@ InductionPlan induction_plan(bool quick) {
                     .context = 128,
                     .batch = 32,
                     .learning_rate = 4e-3,
+                    .schedule = kSchedule,
                     .document_stride = 4,
                     .held_out_every = 40},
           .tokens = 5 * kMillion,

@@ -158,6 +158,7 @@ train::TrainingConfig text_model(const Scale& scale, const ModelKind& kind, Inde
   training.batch = scale.batch;
   training.steps = std::max<Index>(1, tokens / (scale.batch * scale.context));
   training.learning_rate = scale.learning_rate;
+  training.shape = scale.schedule;
   training.warmup = std::min(training.warmup, training.steps / 10);
   training.sinusoid_features = std::min(training.sinusoid_features, scale.d_model / 4 * 2);
   training.seed = seed;

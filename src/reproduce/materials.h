@@ -18,6 +18,7 @@ struct Scale {
   Index vocabulary = 3072, d_model = 192, heads = 6, context = 256;
   Index batch = 16;  ///< sequences of a step
   double learning_rate = 5e-3;
+  train::LearningRateShape schedule = train::LearningRateShape::cosine;
   Index document_stride = 1;  ///< every so many documents of the data are read
   Index held_out_every = 40;  ///< of these, one in so many is not trained on by any model
 };

@@ -1,6 +1,6 @@
 #include "reproduce/page.h"
 
-#include <algorithm>  // for replace
+#include <algorithm>  // for find_if, replace
 
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/io/directory.h"
@@ -15,21 +15,26 @@ std::string file_name(std::string stage) {
   return stage;
 }
 
+/// The options of the last model's training, which those of all models share but for their size.
+const Json& training_options(const Chain& chain) {
+  const auto last = std::find_if(chain.stages.rbegin(), chain.stages.rend(),
+                                 [](const Stage& stage) { return stage.name.starts_with("train/"); });
+  check(last != chain.stages.rend(), ErrorCode::internal, "chain '{}' trains no model", chain.name);
+  return last->settings.at("training");
+}
+
 /// What the models' trainings share beyond the literature's usual.
-std::string course_of_training(const Chain& chain) {
-  const Json* course = nullptr;
-  for (const Stage& stage : chain.stages)
-    if (stage.name.starts_with("train/")) course = &stage.settings.at("training");
-  const double repeats = course->at("repeated_passages").get<double>();
+std::string course_of_training(const Json& options) {
+  const double repeats = options.at("repeated_passages").get<double>();
   if (repeats == 0.0) return "Every training window is a piece of the text as it is.";
   return fmt::format(
       "So that heads come to compose in so short a training, entries of W_E begin with deviation {} (of other "
-      "matrices: "
-      "0.8 / √d_model), the sinusoids have amplitude {} and lie in {} of the d_model entries, and in {:.0f} % of the "
+      "matrices: 0.8 / √d_model), the sinusoids have amplitude {} and lie in {} of the d_model entries, and in {:.0f} "
+      "% of the "
       "training windows (not of the 0-layer model) a passage comes again further on, since the text was rid of its "
       "duplicates. What is measured on is the text as it is.",
-      course->at("embedding_deviation").get<double>(), course->at("sinusoid_amplitude").get<double>(),
-      course->value("sinusoid_features", Index{0}), 100.0 * repeats);
+      options.at("embedding_deviation").get<double>(), options.at("sinusoid_amplitude").get<double>(),
+      options.value("sinusoid_features", Index{0}), 100.0 * repeats);
 }
 
 }  // namespace
@@ -157,11 +162,14 @@ void describe_chain(Page& page, const Chain& chain, const Records& records) {
     }
   }
   page.table({"model", ">layers", ">heads", ">parameters", ">steps", ">tokens", ">seed", ">loss", ">time"}, models);
+  const Json& options = training_options(chain);
   page.paragraph(
-      "All are attention-only with LayerNorm, separate W_E and W_U, and sinusoidal positions that queries and keys "
-      "alone read (Shortformer), as in the papers; AdamW, warm-up and a cosine. Losses are nats a token of windows "
-      "that the model was not trained on.");
-  page.paragraph(course_of_training(chain));
+      fmt::format("All are attention-only with LayerNorm, separate W_E and W_U, and sinusoidal positions that queries "
+                  "and keys alone read (Shortformer), as in the papers; AdamW with a learning rate of {}, after a "
+                  "warm-up {}. Losses are nats a token of windows that the model was not trained on.",
+                  options.at("learning_rate").get<double>(),
+                  options.at("schedule") == "constant" ? "constant" : "along half a cosine to a tenth of it"));
+  page.paragraph(course_of_training(options));
   page.table({"analysis", "what it does", ">time"}, stages);
   page.paragraph(
       fmt::format("In all {} (estimated: {:.0f} min on two idle cores). `results/` has every number of this page with "
