@@ -1,4 +1,4 @@
-#include <algorithm>  // for max
+#include <algorithm>  // for max, none_of
 
 #include "draw/body.h"
 #include "draw/scales.h"
@@ -8,6 +8,31 @@ namespace kirchhoff::draw {
 namespace {
 
 constexpr double kSide = 420.0, kGap = 14.0;
+
+const TextStyle kLabel{.size = 9.5};
+constexpr double kLabelHeight = 8.0, kLabelGap = 5.0;
+
+bool overlap(const Box& a, const Box& b) {
+  return a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
+}
+
+/// Where a point's label goes: beside it, inside of the plane, and where none of the others is, a line or a few above
+/// or below it if need be.
+Box free_place(XY point, double width, const Box& plane, const std::vector<Box>& placed) {
+  Box first{};
+  for (int line = 0; line < 8; ++line)
+    for (const double side : {0.0, -1.0}) {
+      const double lines_up = line % 2 == 0 ? line / 2 : -(line + 1) / 2;  // 0, -1, 1, -2, ...
+      const Box place{point.x + (side < 0.0 ? -kLabelGap - width : kLabelGap),
+                      point.y - 4.0 - kLabelHeight - lines_up * (kLabelHeight + 3.0), width, kLabelHeight};
+      const bool inside = place.x >= plane.x && place.x + width <= plane.x + plane.width && place.y >= plane.y &&
+                          place.y + kLabelHeight <= plane.y + plane.height;
+      if (line == 0 && side == 0.0) first = place;
+      if (inside && std::none_of(placed.begin(), placed.end(), [&](const Box& other) { return overlap(place, other); }))
+        return place;
+    }
+  return first;
+}
 
 class PlaneBody : public Body {
  public:
@@ -41,15 +66,19 @@ class PlaneBody : public Body {
     draw_axes(canvas, box, x, y, plane_.x_axis, plane_.y_axis);
     canvas.line({x(0.0), box.y}, {x(0.0), box.y + kSide}, kFaint, 0.8);
     canvas.line({box.x, y(0.0)}, {box.x + kSide, y(0.0)}, kFaint, 0.8);
+    std::vector<std::pair<XY, const std::string*>> labels;
     for (std::size_t i = 0; i < plane_.series.size(); ++i)
       for (const Plane::Point& point : plane_.series[i].points) {
         const XY at{x(point.x), y(point.y)};
         canvas.dot(at, 3.0, series_colour(i), 0.7);
-        if (point.label.empty()) continue;
-        const bool at_right = at.x > box.x + 0.85 * kSide;
-        canvas.text({at.x + (at_right ? -5.0 : 5.0), at.y - 4.0}, point.label,
-                    {.size = 9.5, .align = at_right ? Align::right : Align::left});
+        if (!point.label.empty()) labels.emplace_back(at, &point.label);
       }
+    std::vector<Box> placed;
+    for (const auto& [at, label] : labels) {
+      const Box place = free_place(at, text_width(*label, kLabel), box, placed);
+      placed.push_back(place);
+      canvas.text({place.x, place.y + place.height}, *label, kLabel);
+    }
     draw_key(canvas, {box.x + kSide + kGap, origin.y}, names_);
   }
 

@@ -19,7 +19,7 @@ FrameworkPlan framework_plan(bool quick) {
   if (!quick)
     return {.scale = {},
             .tokens = {10 * kMillion, 20 * kMillion, 30 * kMillion},
-            .minutes = {4.0, 11.0, 21.0},
+            .minutes = {2.8, 8.5, 17.0},
             .sizes = {}};
   return {.scale = {.vocabulary = 2048,
                     .d_model = 128,
@@ -51,7 +51,7 @@ Chain framework_chain(const std::vector<std::string>& data, bool quick, const Fr
                             .summary = summary,
                             .inputs = std::move(inputs),
                             .settings = sizes_json(sizes),
-                            .minutes = quick ? 0.1 : 0.5,
+                            .minutes = quick ? 0.05 : 0.1,
                             .published = true,
                             .run = analysis});
   };

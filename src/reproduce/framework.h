@@ -8,8 +8,7 @@
 
 namespace kirchhoff::reproduce {
 
-/// A chain's sizes. Times are of two idle cores at about 180 GFLOP/s; a token costs 6 (V d + 4 L d^2) operations and
-/// its attention.
+/// A chain's sizes, with what its trainings take on two idle cores.
 struct FrameworkPlan {
   Scale scale;
   std::array<Index, 3> tokens{};  ///< for the models of 0, 1 and 2 layers

@@ -33,8 +33,8 @@ InductionPlan induction_plan(bool quick) {
                       .held_out_every = 40},
             .tokens = 20 * kMillion,
             .seeds = 3,
-            .minutes_of_layer = 2.2,
-            .minutes_of_rest = 5.5,
+            .minutes_of_layer = 1.7,
+            .minutes_of_rest = 2.5,
             .sizes = {}};
   return {.scale = {.vocabulary = 1024,
                     .d_model = 64,

@@ -7,7 +7,7 @@
 
 namespace kirchhoff::reproduce {
 
-/// A chain's sizes, as those of FrameworkPlan; matrices this small run at about two thirds of the rate.
+/// A chain's sizes, as those of FrameworkPlan.
 struct InductionPlan {
   Scale scale;
   Index tokens = 0;

@@ -235,7 +235,7 @@ void ablation_section(Page& page, const Chain& chain, const Records& records) {
     page.table({"run", "ablated", "heads", ">ICL score before", ">change", ">change of the loss", ">along the change"},
                rows);
   page.paragraph(
-      "Induction heads: prefix matching of at least 0.4 at the end; others: those that match least. Of single heads, "
+      "Induction heads: prefix matching of at least 0.2 at the end; others: those that match least. Of single heads, "
       "the one whose ablation costs most in-context learning:");
   page.table({"run", "head", ">prefix matching", ">change of the ICL score", ">along the change"}, heads);
   if (!plane.series.empty())

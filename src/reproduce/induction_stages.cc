@@ -171,9 +171,9 @@ Json ablated_heads(const StageRun& run, const std::string& name, const std::stri
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return matching[a] < matching[b]; });
   AblatedNodes induction, others;
   for (const std::size_t i : order)
-    if (matching[i] >= kRoleScore) induction.heads.push_back(nodes[i].heads.front());
+    if (matching[i] >= kCheckedScore) induction.heads.push_back(nodes[i].heads.front());
   for (const std::size_t i : order)
-    if (matching[i] < kRoleScore && others.heads.size() < induction.heads.size())
+    if (matching[i] < kCheckedScore && others.heads.size() < induction.heads.size())
       others.heads.push_back(nodes[i].heads.front());
   const bool groups = !induction.heads.empty() && !others.heads.empty();
   if (groups) nodes.insert(nodes.end(), {induction, others});

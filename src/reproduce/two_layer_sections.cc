@@ -95,8 +95,8 @@ void repeats_section(Page& page, const Chain& chain, const Records& records) {
        {"induction heads of the one-layer model",
         fmt::format("{}", repeats.at("1l").at("induction_heads").get<Index>()), "none"}});
   page.paragraph(
-      "A role is a score above 0.4 and above chance; *causal* where ablating the head costs more on repeated tokens "
-      "than on new ones ([heads](../../cli/heads.md)).");
+      "A role is a score above 0.4 and above chance, or, of previous-token and induction heads, above 0.2 where it is "
+      "*causal*: ablating the head costs more on repeated tokens than on new ones ([heads](../../cli/heads.md)).");
   page.figure("random-repeats", {caption_of(chain, "Heads on random tokens that repeat"), std::move(plane)});
 }
 
