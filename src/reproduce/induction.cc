@@ -22,34 +22,18 @@ InductionPlan induction_plan(bool quick) {
   // A rate that falls would slow the phase change down while it goes on; what happens is the model's own this way.
   constexpr auto kSchedule = train::LearningRateShape::constant;
   if (!quick)
-    return {.scale = {.vocabulary = 2048,
-                      .d_model = 128,
-                      .heads = 4,
-                      .context = 256,
-                      .batch = 16,
-                      .learning_rate = 5e-3,
-                      .schedule = kSchedule,
-                      .document_stride = 1,
-                      .held_out_every = 40},
+    return {.scale = {.vocabulary = 2048, .d_model = 128, .heads = 4, .schedule = kSchedule},
             .tokens = 20 * kMillion,
             .seeds = 3,
             .minutes_of_layer = 1.7,
             .minutes_of_rest = 2.5,
             .sizes = {}};
-  return {.scale = {.vocabulary = 1024,
-                    .d_model = 64,
-                    .heads = 4,
-                    .context = 128,
-                    .batch = 32,
-                    .learning_rate = 4e-3,
-                    .schedule = kSchedule,
-                    .document_stride = 4,
-                    .held_out_every = 40},
-          .tokens = 5 * kMillion,
+  return {.scale = {.vocabulary = 1024, .d_model = 64, .heads = 4, .schedule = kSchedule},
+          .tokens = 15 * kMillion,
           .seeds = 1,
-          .minutes_of_layer = 0.3,
-          .minutes_of_rest = 0.7,
-          .sizes = {.windows = 512, .ablation_windows = 128, .context = 128}};
+          .minutes_of_layer = 0.6,
+          .minutes_of_rest = 0.8,
+          .sizes = {.windows = 512, .ablation_windows = 128}};
 }
 
 Chain induction_chain(const std::vector<std::string>& data, bool quick, const InductionPlan& plan) {
@@ -77,7 +61,7 @@ Chain induction_chain(const std::vector<std::string>& data, bool quick, const In
     add({.name = "losses/" + run.name(),
          .summary = "losses of single tokens at each checkpoint",
          .inputs = {kCorpusStage, "train/" + run.name()},
-         .minutes = quick ? 0.1 : 1.2,
+         .minutes = quick ? 0.2 : 1.0,
          .published = false,
          .run = [name = run.name(), sizes](const StageRun& stage) {
            return losses_at_checkpoints(stage, name, sizes);

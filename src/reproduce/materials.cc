@@ -179,7 +179,7 @@ Stage corpus_stage(const std::vector<std::string>& data, const Scale& scale) {
                        {"document_stride", scale.document_stride},
                        {"held_out_every", scale.held_out_every}},
           .outputs = {"corpus/corpus.tokens", "corpus/held-out.tokens", "corpus/tokenizer.json"},
-          .minutes = 1.0,
+          .minutes = 0.2,
           .published = true,
           .run = [data, scale](const StageRun& run) { return prepare_corpus(run, data, scale); }};
 }

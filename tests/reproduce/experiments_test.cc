@@ -185,7 +185,7 @@ TEST(Experiment, NamesWhatThereIs) {
   for (const std::string& name : experiment_names()) {
     const Chain quick = experiment(name, {.data = {data}, .quick = true}), full = experiment(name, {.data = {data}});
     EXPECT_LT(quick.minutes(), 10.0) << name;
-    EXPECT_GT(full.minutes(), 5.0 * quick.minutes()) << name;
+    EXPECT_GT(full.minutes(), 3.0 * quick.minutes()) << name;
     for (const Stage& stage : full.stages) EXPECT_LE(stage.minutes, 30.0) << stage.name;
   }
   // A text without anything to hold out.
