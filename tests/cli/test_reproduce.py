@@ -20,7 +20,7 @@ class Reproduce(Case):
         names = [stage["stage"] for stage in plan["stages"]]
         self.assertEqual(names[:4], ["corpus", "train/0l", "train/1l", "train/2l"])
         self.assertEqual({stage["state"] for stage in plan["stages"]}, {"to be done"})
-        self.assertTrue(40 * 60 < sum(stage["estimate"] for stage in plan["stages"]) < 80 * 60)
+        self.assertTrue(20 * 60 < sum(stage["estimate"] for stage in plan["stages"]) < 80 * 60)
         self.assertFalse(work.exists(), "a plan does nothing")
 
     def test_the_induction_chain_has_four_kinds_and_three_seeds(self):

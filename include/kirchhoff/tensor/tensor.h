@@ -16,8 +16,8 @@ void* allocate_array(std::size_t bytes);
 void free_array(void* memory, std::size_t bytes);
 /// For programs that do the same work many times, as training does: from now on memory that is freed stays with the
 /// process and is used again, instead of going back to the system, which would hand it out cleared, page by page (a
-/// twentieth of a training step and more). Arrays of 256 KiB and more lie in huge pages of their own (a tenth to a fifth
-/// of a step); those kept and those in use are together at most twice what was ever in use at once. For the whole
+/// twentieth of a training step and more). Arrays of 256 KiB and more lie in huge pages of their own (a tenth to a
+/// fifth of a step); those kept and those in use are together at most twice what was ever in use at once. For the whole
 /// process; small memory only where the C library lets itself be told so (glibc).
 void keep_freed_memory();
 
