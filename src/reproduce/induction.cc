@@ -23,10 +23,10 @@ InductionPlan induction_plan(bool quick) {
   constexpr auto kSchedule = train::LearningRateShape::constant;
   if (!quick)
     return {.scale = {.vocabulary = 2048, .d_model = 128, .heads = 4, .schedule = kSchedule},
-            .tokens = 20 * kMillion,
+            .tokens = 40 * kMillion,
             .seeds = 3,
-            .minutes_of_layer = 1.7,
-            .minutes_of_rest = 2.5,
+            .minutes_of_layer = 3.4,
+            .minutes_of_rest = 5.0,
             .sizes = {}};
   return {.scale = {.vocabulary = 1024, .d_model = 64, .heads = 4, .schedule = kSchedule},
           .tokens = 15 * kMillion,
