@@ -1,4 +1,6 @@
 #include <algorithm>  // for max, none_of
+#include <utility>    // for pair
+#include <vector>     // for vector
 
 #include "draw/body.h"
 #include "draw/scales.h"
@@ -19,19 +21,19 @@ bool overlap(const Box& a, const Box& b) {
 /// Where a point's label goes: beside it, inside of the plane, and where none of the others is, a line or a few above
 /// or below it if need be.
 Box free_place(XY point, double width, const Box& plane, const std::vector<Box>& placed) {
-  Box first{};
-  for (int line = 0; line < 8; ++line)
-    for (const double side : {0.0, -1.0}) {
-      const double lines_up = line % 2 == 0 ? line / 2 : -(line + 1) / 2;  // 0, -1, 1, -2, ...
-      const Box place{point.x + (side < 0.0 ? -kLabelGap - width : kLabelGap),
-                      point.y - 4.0 - kLabelHeight - lines_up * (kLabelHeight + 3.0), width, kLabelHeight};
-      const bool inside = place.x >= plane.x && place.x + width <= plane.x + plane.width && place.y >= plane.y &&
-                          place.y + kLabelHeight <= plane.y + plane.height;
-      if (line == 0 && side == 0.0) first = place;
-      if (inside && std::none_of(placed.begin(), placed.end(), [&](const Box& other) { return overlap(place, other); }))
-        return place;
-    }
-  return first;
+  const auto beside = [&](bool left, int lines_up) {
+    return Box{point.x + (left ? -kLabelGap - width : kLabelGap),
+               point.y - 4.0 - kLabelHeight - lines_up * (kLabelHeight + 3.0), width, kLabelHeight};
+  };
+  const auto is_free = [&](const Box& place) {
+    return place.x >= plane.x && place.x + width <= plane.x + plane.width && place.y >= plane.y &&
+           place.y + kLabelHeight <= plane.y + plane.height &&
+           std::none_of(placed.begin(), placed.end(), [&](const Box& other) { return overlap(place, other); });
+  };
+  for (const int lines_up : {0, -1, 1, -2, 2, -3, 3, -4})
+    for (const bool left : {false, true})
+      if (const Box place = beside(left, lines_up); is_free(place)) return place;
+  return beside(false, 0);
 }
 
 class PlaneBody : public Body {

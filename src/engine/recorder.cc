@@ -72,15 +72,16 @@ void Recorder<Real>::operator()(Site site, Index layer, View<const Real, 2> valu
   BasicTensor<Real>* tensor = slot(site, layer);
   if (tensor == nullptr) return;
   const Index width = values.dim[1];
-  const auto copy_sequence = [&](Index s) {
-    const Index begin = std::max(first_row, layout_.first_row(s));
-    const Index end = std::min(first_row + values.dim[0], layout_.first_row(s + 1));
-    for (Index row = begin; row < end; ++row)
-      std::copy_n(values.row(row - first_row).data(), width, tensor->data() + layout_.padded_row(s, row) * width);
-  };
-  constexpr Index kWorthAThread = Index{1} << 16;  // values
-  if (values.size() >= kWorthAThread) return parallel_for(layout_.batch(), copy_sequence);
-  for (Index s = 0; s < layout_.batch(); ++s) copy_sequence(s);
+  constexpr Index kTaskValues = Index{1} << 16;
+  const Index of_sequence = std::max<Index>(1, values.size() / layout_.batch());
+  parallel_for_blocks(layout_.batch(), kTaskValues / of_sequence, [&](Index first, Index last) {
+    for (Index s = first; s < last; ++s) {
+      const Index begin = std::max(first_row, layout_.first_row(s));
+      const Index end = std::min(first_row + values.dim[0], layout_.first_row(s + 1));
+      for (Index row = begin; row < end; ++row)
+        std::copy_n(values.row(row - first_row).data(), width, tensor->data() + layout_.padded_row(s, row) * width);
+    }
+  });
 }
 
 template <class Real>

@@ -3,7 +3,6 @@
 #include <vector>  // for vector
 
 #include "kernels/rows.h"
-#include "kernels/tasks.h"
 #include "kernels/vector_kernels.h"
 
 namespace kirchhoff::kernels {

@@ -30,9 +30,9 @@ std::string course_of_training(const Json& options) {
   return fmt::format(
       "So that heads come to compose in so short a training, entries of W_E begin with deviation {} (of other "
       "matrices: 0.8 / √d_model), the sinusoids have amplitude {} and lie in {} of the d_model entries, and in {:.0f} "
-      "% of the "
-      "training windows (not of the 0-layer model) a passage comes again further on, since the text was rid of its "
-      "duplicates. What is measured on is the text as it is.",
+      "% of the training windows (not of the 0-layer model) a passage comes again further on, since the text was rid "
+      "of "
+      "its duplicates. What is measured on is the text as it is.",
       options.at("embedding_deviation").get<double>(), options.at("sinusoid_amplitude").get<double>(),
       options.value("sinusoid_features", Index{0}), 100.0 * repeats);
 }
