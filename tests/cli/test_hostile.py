@@ -22,11 +22,11 @@ class Hostile(Case):
             allowed = {0}
         self.assertIn(result.returncode, allowed, described)
         if result.returncode == 3:
-            self.assertTrue(result.stderr.startswith("error: "), described)
+            self.assertTrue(result.words.startswith("error: "), described)
             self.assertIn(path.name, result.stderr, described)
             self.assertEqual(result.stdout, "", described)
         else:
-            self.assertEqual(result.stderr, "", described)
+            self.assertEqual(result.words, "", described)
 
     def setUp(self):
         self.scratch = self.directory()

@@ -38,7 +38,7 @@ class Readme(Case):
         program, *arguments = shlex.split(block.replace("\\\n", " "))
         self.assertIn(" ".join(block.split()), " ".join(MAKEFILE.replace("$(KIRCHHOFF)", program).split()))
         printed = run(*arguments, env={"COLUMNS": "100"}, cwd=ROOT)
-        self.assertEqual((printed.returncode, printed.stderr), (0, ""))
+        self.assertEqual((printed.returncode, printed.words), (0, ""))
         self.assert_same_output(printed_after(block), printed.stdout.rstrip("\n"))
 
 
