@@ -19,10 +19,9 @@ FrameworkPlan framework_plan(bool quick) {
   if (!quick)
     return {
         .scale = {}, .tokens = {10 * kMillion, 20 * kMillion, 30 * kMillion}, .minutes = {2.8, 8.5, 17.0}, .sizes = {}};
-  // As much as it takes for an induction head to form; at a rate that falls it would come later.
-  return {.scale = {.vocabulary = 2048, .d_model = 128, .heads = 4, .schedule = train::LearningRateShape::constant},
-          .tokens = {2 * kMillion, 3 * kMillion, 16 * kMillion},
-          .minutes = {0.4, 0.7, 5.0},
+  return {.scale = scale_of_early_induction(),
+          .tokens = {2 * kMillion, 4 * kMillion, 12 * kMillion},
+          .minutes = {0.2, 0.4, 1.6},
           .sizes = {.windows = 128, .text_windows = 32, .queries = 128}};
 }
 

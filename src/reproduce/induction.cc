@@ -19,21 +19,19 @@ train::TrainingConfig config_of(const InductionPlan& plan, const InductionRun& r
 
 InductionPlan induction_plan(bool quick) {
   constexpr Index kMillion = 1000000;
-  // A rate that falls would slow the phase change down while it goes on; what happens is the model's own this way.
-  constexpr auto kSchedule = train::LearningRateShape::constant;
-  if (!quick)
-    return {.scale = {.vocabulary = 2048, .d_model = 128, .heads = 4, .schedule = kSchedule},
-            .tokens = 40 * kMillion,
-            .seeds = 3,
-            .minutes_of_layer = 3.4,
-            .minutes_of_rest = 5.0,
-            .sizes = {}};
-  return {.scale = {.vocabulary = 1024, .d_model = 64, .heads = 4, .schedule = kSchedule},
-          .tokens = 15 * kMillion,
-          .seeds = 1,
-          .minutes_of_layer = 0.6,
-          .minutes_of_rest = 0.8,
-          .sizes = {.windows = 512, .ablation_windows = 128}};
+  InductionPlan plan{.scale = scale_of_early_induction(),
+                     .tokens = 40 * kMillion,
+                     .seeds = 3,
+                     .minutes_of_layer = 1.3,
+                     .minutes_of_rest = 2.0,
+                     .sizes = {}};
+  if (!quick) return plan;
+  plan.tokens = 11 * kMillion;
+  plan.seeds = 1;
+  plan.minutes_of_layer = 0.6;
+  plan.minutes_of_rest = 0.8;
+  plan.sizes = {.windows = 512, .ablation_windows = 128};
+  return plan;
 }
 
 Chain induction_chain(const std::vector<std::string>& data, bool quick, const InductionPlan& plan) {

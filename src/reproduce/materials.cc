@@ -145,6 +145,16 @@ std::optional<Json> train_model(const StageRun& run, const std::string& name, co
 
 const char* const kCorpusStage = "corpus";
 
+Scale scale_of_early_induction() {
+  return {.vocabulary = 1024,
+          .d_model = 128,
+          .heads = 4,
+          .schedule = train::LearningRateShape::constant,
+          .sinusoid_features = 32,
+          .sinusoid_amplitude = 3.0,
+          .repeated_passages = 1.0};
+}
+
 train::TrainingConfig text_model(const Scale& scale, const ModelKind& kind, Index tokens, std::uint64_t seed) {
   train::TrainingConfig config =
       train::training_preset(kind.smeared ? "smeared-1l" : fmt::format("attn-only-{}l", kind.layers));
@@ -160,7 +170,12 @@ train::TrainingConfig text_model(const Scale& scale, const ModelKind& kind, Inde
   training.learning_rate = scale.learning_rate;
   training.shape = scale.schedule;
   training.warmup = std::min(training.warmup, training.steps / 10);
-  training.sinusoid_features = std::min(training.sinusoid_features, scale.d_model / 4 * 2);
+  training.sinusoid_features =
+      std::min(scale.sinusoid_features.value_or(training.sinusoid_features), scale.d_model / 4 * 2);
+  training.sinusoid_amplitude = scale.sinusoid_amplitude.value_or(training.sinusoid_amplitude);
+  // The model without layers has none at any scale: nothing in it could tell.
+  if (training.repeated_passages > 0.0)
+    training.repeated_passages = scale.repeated_passages.value_or(training.repeated_passages);
   training.seed = seed;
   return config;
 }

@@ -1,7 +1,8 @@
 #pragma once
-#include <memory>  // for shared_ptr
-#include <string>  // for string
-#include <vector>  // for vector
+#include <memory>    // for shared_ptr
+#include <optional>  // for optional
+#include <string>    // for string
+#include <vector>    // for vector
 
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/engine/run.h"
@@ -19,9 +20,17 @@ struct Scale {
   Index batch = 16;  ///< sequences of a step
   double learning_rate = 5e-3;
   train::LearningRateShape schedule = train::LearningRateShape::cosine;
+  /// Of TrainingOptions: those of the presets where not said.
+  std::optional<Index> sinusoid_features = std::nullopt;
+  std::optional<double> sinusoid_amplitude = std::nullopt, repeated_passages = std::nullopt;
   Index document_stride = 1;  ///< every so many documents of the data are read
   Index held_out_every = 40;  ///< of these, one in so many is not trained on by any model
 };
+
+/// The scale at which induction heads of two and three layers form first, after six to ten million tokens
+/// (docs/training.md): d_model 128, few kinds of tokens, a passage that comes again in every window. At a constant
+/// rate, since one that falls would slow the phase change down while it goes on: what happens is the model's own.
+Scale scale_of_early_induction();
 
 /// An attention-only model with a name: "2l", "1l-smeared".
 struct ModelKind {
