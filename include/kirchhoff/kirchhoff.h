@@ -117,6 +117,7 @@
 #include "kirchhoff/train/evaluation.h"
 #include "kirchhoff/train/history.h"
 #include "kirchhoff/train/parameters.h"
+#include "kirchhoff/train/repeated_passage.h"
 #include "kirchhoff/train/sequence_seed.h"
 #include "kirchhoff/train/tasks.h"
 #include "kirchhoff/train/token_file.h"

@@ -10,6 +10,7 @@ namespace {
 train::TrainingConfig config_of(const InductionPlan& plan, const InductionRun& run) {
   train::TrainingConfig config = text_model(plan.scale, run.kind, plan.tokens, run.seed);
   train::TrainingOptions& training = config.training;
+  training.held_out_passages = training.repeated_passages;
   training.checkpoints = {.every = std::max<Index>(1, training.steps / 20), .per_doubling = 2};
   training.evaluations = {.every = std::max<Index>(1, training.steps / 100), .per_doubling = 2};
   return config;
@@ -20,7 +21,7 @@ train::TrainingConfig config_of(const InductionPlan& plan, const InductionRun& r
 InductionPlan induction_plan(bool quick) {
   constexpr Index kMillion = 1000000;
   InductionPlan plan{.scale = scale_of_early_induction(),
-                     .tokens = 40 * kMillion,
+                     .tokens = 30 * kMillion,
                      .seeds = 3,
                      .minutes_of_layer = 1.3,
                      .minutes_of_rest = 2.0,
@@ -49,8 +50,10 @@ Chain induction_chain(const std::vector<std::string>& data, bool quick, const In
     trained.push_back("train/" + run.name());
     vectors.push_back("losses/" + run.name());
   }
-  const Json settings = {
-      {"windows", sizes.windows}, {"ablation_windows", sizes.ablation_windows}, {"context", sizes.context}};
+  const Json settings = {{"windows", sizes.windows},
+                         {"ablation_windows", sizes.ablation_windows},
+                         {"context", sizes.context},
+                         {"repeated_passages", sizes.repeated_passages}};
   const auto add = [&](Stage stage) {
     stage.settings = settings;
     chain.stages.push_back(std::move(stage));

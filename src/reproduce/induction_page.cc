@@ -96,7 +96,9 @@ void phase_section(Page& page, const Chain& chain, const Records& records) {
   page.heading("The phase change");
   page.paragraph(
       "ICL score: mean loss of the last eighth of a window less that of its second sixteenth, negative where a model "
-      "learns in context (P2's tokens 500 and 50, as bands that shorter windows have; P2's sign). Prefix matching: of "
+      "learns in context (P2's tokens 500 and 50, as bands that shorter windows have; P2's sign). It is measured on "
+      "what the models learn from: windows of text in each of which a passage comes again; the last column has the "
+      "finished models' score on the same text as it is. Prefix matching: of "
       "a model's best head on repeated random tokens. The phase change is the shortest stretch with half of the rise "
       "of prefix matching, where that reaches 0.4 and the mean ICL score falls by 0.05 nats across it (from the "
       "evaluations of steps a/2 .. a to those of b .. 2b, a and b its first and last step).");
@@ -105,9 +107,11 @@ void phase_section(Page& page, const Chain& chain, const Records& records) {
     const Json* last = nullptr;
     for (const Json& point : curves.at("points"))
       if (point.at("group") == kind.at("group")) last = &point;
-    std::vector<double> from, to, share, before, after;
+    std::vector<double> from, to, share, before, after, plain;
     for (const Json& name : kind.at("runs")) {
       const Json& run = entry_of_run(curves, name.get<std::string>());
+      plain.push_back(
+          result_of(records, "losses/" + name.get<std::string>()).at("plain_icl").at("score").get<double>());
       const Json& phase = run.at("phase_change");
       if (phase.is_null()) {
         without.push_back({name.get<std::string>(), run.at("no_phase_change").get<std::string>()});
@@ -123,10 +127,12 @@ void phase_section(Page& page, const Chain& chain, const Records& records) {
     rows.push_back({kind.at("title").get<std::string>(), spread_text(value_at(*last, "held_out"), 3),
                     spread_text(value_at(*last, "icl"), 3), spread_text(value_at(*last, "prefix_matching"), 2),
                     fmt::format("{} of {}", from.size(), kind.at("runs").size()), spread_text(from, 2),
-                    spread_text(to, 2), spread_text(share, 1), spread_text(before, 3), spread_text(after, 3)});
+                    spread_text(to, 2), spread_text(share, 1), spread_text(before, 3), spread_text(after, 3),
+                    spread_text(plain, 3)});
   }
   page.table({"model", ">final loss", ">final ICL score", ">prefix matching", ">seeds with a phase change",
-              ">begins, million tokens", ">ends", ">% of the training", ">ICL score before", ">after"},
+              ">begins, million tokens", ">ends", ">% of the training", ">ICL score before", ">after",
+              ">final, on plain text"},
              rows);
   page.paragraph("Means over seeds, in brackets the least and the largest.");
   if (!without.empty()) page.table({"without a phase change", "why"}, without);
@@ -258,8 +264,10 @@ Page induction_page(const Chain& chain, const Records& records) {
   page.list(
       {"training: millions of tokens in small batches at a high learning rate, in place of 10 billion tokens in steps "
        "of a million: the phase change comes after far fewer tokens, and the share of training that it takes is larger",
-       "vocabulary and text: a few thousand tokens of plain English in place of 65,536 with code among them: less text "
-       "repeats word for word, and a context of a few hundred tokens holds less of it than 8,192",
+       "vocabulary and text: a thousand kinds of tokens, of plain English, in place of 65,536 with code among them: "
+       "less "
+       "text repeats word for word, and a context of a few hundred tokens holds less of it than 8,192; pieces of words "
+       "repeat, so that even a model of one layer gains from a longer context",
        "size: d_model 128 and less in place of 768, so that final losses and ICL scores are those of weaker models"});
   phase_section(page, chain, records);
   trajectory_section(page, chain, records);

@@ -12,6 +12,7 @@
 #include "kirchhoff/study/ablation_study.h"
 #include "kirchhoff/study/head_roles.h"
 #include "kirchhoff/study/learning_curves.h"
+#include "kirchhoff/train/repeated_passage.h"
 
 namespace kirchhoff::reproduce {
 namespace {
@@ -33,6 +34,12 @@ std::vector<std::pair<Index, std::string>> checkpoints_of(const std::string& dir
 
 /// Five digits say all that the planes show, and keep the files small.
 double rounded(double loss) { return std::round(loss * 1e5) / 1e5; }
+
+/// What is measured on: text like that of training.
+std::vector<Tokens> with_passages(std::vector<Tokens> windows, const InductionSizes& sizes) {
+  train::repeat_passages(windows, sizes.repeated_passages);
+  return windows;
+}
 
 /// `count` of a list, evenly.
 template <class Value>
@@ -73,7 +80,8 @@ std::vector<double> prefix_matching_of(const Json& curves, const std::string& ru
 }  // namespace
 
 Json losses_at_checkpoints(const StageRun& run, const std::string& name, const InductionSizes& sizes) {
-  const std::vector<Tokens> windows = held_out_windows(run, sizes.context, sizes.windows);
+  const std::vector<Tokens> plain = held_out_windows(run, sizes.context, sizes.windows);
+  const std::vector<Tokens> windows = with_passages(plain, sizes);
   const std::vector<ChosenToken> chosen = choose_tokens(windows, kTokenSeed);
   Json steps = Json::array(), losses = Json::array();
   const auto checkpoints = checkpoints_of(model_directory(run, name));
@@ -86,7 +94,13 @@ Json losses_at_checkpoints(const StageRun& run, const std::string& name, const I
     steps.push_back(step);
     losses.push_back(std::move(vector));
   }
-  return {{"model", name}, {"windows", windows.size()}, {"steps", steps}, {"losses", losses}};
+  const BandedIclScore icl =  // what the model does with text that was left as it is
+      icl_score(corpus_losses(load_model(checkpoints.back().second), plain), icl_bands(sizes.context));
+  return {{"model", name},
+          {"windows", windows.size()},
+          {"steps", steps},
+          {"losses", losses},
+          {"plain_icl", {{"score", icl.score.value}, {"error", icl.score.error}}}};
 }
 
 Json curves_of_runs(const StageRun& run, const std::vector<InductionRun>& runs) {
@@ -136,7 +150,7 @@ Json ablated_heads(const StageRun& run, const std::string& name, const std::stri
                    const InductionSizes& sizes) {
   const Model model = load_model(model_directory(run, name));
   const Json& curves = run.inputs.at("curves");
-  const std::vector<Tokens> all = held_out_windows(run, sizes.context, sizes.windows);
+  const std::vector<Tokens> all = with_passages(held_out_windows(run, sizes.context, sizes.windows), sizes);
   const std::vector<Tokens> windows = spread(all, sizes.ablation_windows);
   AblationStudyOptions options;
   options.ablation = {.kind = Ablation::zero, .keep_patterns = true, .progress = run.progress};

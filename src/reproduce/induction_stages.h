@@ -9,6 +9,7 @@ struct InductionSizes {
   Index windows = 1024;          ///< of held-out text: one token of each is an entry of the loss vectors
   Index ablation_windows = 256;  ///< of these, evenly
   Index context = 256;
+  double repeated_passages = 1.0;  ///< share of them in which a passage comes again, as in training
 };
 
 /// A training with its name.
@@ -19,7 +20,8 @@ struct InductionRun {
 };
 
 /// The losses of one random token of each window, at each checkpoint of a run:
-/// {"model", "steps", "losses": [[number by window], ...]}.
+/// {"model", "steps", "losses": [[number by window], ...], "plain_icl": {"score", "error"}}, the last being the
+/// finished model's ICL score where no passage comes again.
 Json losses_at_checkpoints(const StageRun& run, const std::string& name, const InductionSizes& sizes);
 /// What the runs measured on their way, seeds together, and when each one's phase change was (study/learning_curves.h);
 /// "heads" those of the last moment alone. Beside it "kinds": [{"kind", "title", "group", "runs": [names]}, ...].

@@ -1,6 +1,6 @@
 #include "reproduce/page.h"
 
-#include <algorithm>  // for find_if, replace
+#include <algorithm>  // for any_of, find_if, replace
 
 #include "kirchhoff/base/error.h"
 #include "kirchhoff/io/directory.h"
@@ -24,17 +24,23 @@ const Json& training_options(const Chain& chain) {
 }
 
 /// What the models' trainings share beyond the literature's usual.
-std::string course_of_training(const Json& options) {
+std::string course_of_training(const Chain& chain) {
+  const Json& options = training_options(chain);
   const double repeats = options.at("repeated_passages").get<double>();
   if (repeats == 0.0) return "Every training window is a piece of the text as it is.";
+  const bool not_in_all = std::any_of(chain.stages.begin(), chain.stages.end(), [](const Stage& stage) {
+    return stage.name.starts_with("train/") && stage.settings.at("training").at("repeated_passages") == 0.0;
+  });
   return fmt::format(
       "So that heads come to compose in so short a training, entries of W_E begin with deviation {} (of other "
-      "matrices: 0.8 / √d_model), the sinusoids have amplitude {} and lie in {} of the d_model entries, and in {:.0f} "
-      "% of the training windows (not of the 0-layer model) a passage comes again further on, since the text was rid "
-      "of "
-      "its duplicates. What is measured on is the text as it is.",
+      "matrices: 0.8 / √d_model), the sinusoids have amplitude {} and lie in {} of the d_model entries, and in {}{} a "
+      "passage comes again further on, since the text was rid of its duplicates. {}",
       options.at("embedding_deviation").get<double>(), options.at("sinusoid_amplitude").get<double>(),
-      options.value("sinusoid_features", Index{0}), 100.0 * repeats);
+      options.value("sinusoid_features", Index{0}),
+      repeats == 1.0 ? "every training window" : fmt::format("{:.0f} % of the training windows", 100.0 * repeats),
+      not_in_all ? " (not of the 0-layer model)" : "",
+      options.value("held_out_passages", 0.0) > 0.0 ? "So it does in the windows that are measured on."
+                                                    : "What is measured on is the text as it is.");
 }
 
 }  // namespace
@@ -170,7 +176,7 @@ void describe_chain(Page& page, const Chain& chain, const Records& records) {
                   "documents for training; those below are of the documents that no model saw.",
                   options.at("learning_rate").get<double>(),
                   options.at("schedule") == "constant" ? "constant" : "along half a cosine to a tenth of it"));
-  page.paragraph(course_of_training(options));
+  page.paragraph(course_of_training(chain));
   page.table({"analysis", "what it does", ">time"}, stages);
   page.paragraph(
       fmt::format("In all {} (estimated: {:.0f} min on two idle cores). `results/` has every number of this page with "

@@ -9,11 +9,11 @@
 #include "kirchhoff/io/mapped_file.h"
 #include "kirchhoff/io/whole_file.h"
 #include "kirchhoff/text/bpe_trainer.h"
+#include "kirchhoff/train/repeated_passage.h"
 #include "kirchhoff/train/sequence_seed.h"
 #include "kirchhoff/train/token_file.h"
 #include "kirchhoff/train/window_plan.h"
 #include "train/place_file.h"
-#include "train/repeated_passage.h"
 
 namespace kirchhoff::train {
 namespace {
@@ -129,6 +129,7 @@ TrainingData open_text(const TrainingConfig& config, const std::string& director
   const std::size_t count = std::min(held_out.size(), wanted);
   for (std::size_t i = 0; i < count; ++i)
     data.held_out.windows.push_back(sequence_of(*file, plan, held_out[i * held_out.size() / count]));
+  repeat_passages(data.held_out.windows, options.held_out_passages);
   return data;
 }
 

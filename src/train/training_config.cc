@@ -71,6 +71,7 @@ TrainingOptions read_options(ConfigReader& reader) {
   o.sinusoid_amplitude = reader.positive_or("sinusoid_amplitude", o.sinusoid_amplitude);
   o.sinusoid_features = reader.count_or("sinusoid_features", o.sinusoid_features, kMaxSteps);
   o.repeated_passages = reader.number_or("repeated_passages", o.repeated_passages);
+  o.held_out_passages = reader.number_or("held_out_passages", o.held_out_passages);
   o.checkpoints = read_moments(reader, "checkpoints");
   o.evaluations = read_moments(reader, "evaluations");
   reader.finish();
@@ -117,6 +118,7 @@ void TrainingOptions::validate() const {
   in_range("sinusoid_frequency", sinusoid_frequency, 1e-6, 3.2);
   in_range("sinusoid_amplitude", sinusoid_amplitude, 1e-6, 1e6);
   in_range("repeated_passages", repeated_passages, 0.0, 1.0);
+  in_range("held_out_passages", held_out_passages, 0.0, 1.0);
   in_range("init_deviation", init_deviation, 0.0, 10.0);
   in_range("embedding_deviation", embedding_deviation, 0.0, 100.0);
 }
@@ -186,6 +188,7 @@ Json to_json(const TrainingOptions& o) {
                {"repeated_passages", o.repeated_passages},
                {"checkpoints", to_json(o.checkpoints)},
                {"evaluations", to_json(o.evaluations)}};
+  if (o.held_out_passages > 0.0) json["held_out_passages"] = o.held_out_passages;
   if (o.sinusoid_features > 0) json["sinusoid_features"] = o.sinusoid_features;
   if (o.micro_batch > 0) json["micro_batch"] = o.micro_batch;
   return json;

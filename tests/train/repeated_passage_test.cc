@@ -1,7 +1,8 @@
-#include "train/repeated_passage.h"
+#include "kirchhoff/train/repeated_passage.h"
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <numeric>
 #include <vector>
 
@@ -10,7 +11,7 @@ namespace {
 
 /// In a window whose tokens are all different, what changed is one passage, and it stands further up.
 TEST(RepeatedPassage, StandsOnceMoreFurtherOn) {
-  std::vector<text::TokenId> window(100);
+  std::vector<TokenId> window(100);
   Index shortest = 100, longest = 0, last = 0;
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
     std::iota(window.begin(), window.end(), 0);
@@ -32,12 +33,30 @@ TEST(RepeatedPassage, StandsOnceMoreFurtherOn) {
 }
 
 TEST(RepeatedPassage, ShortWindowsStay) {
-  std::vector<text::TokenId> window(31), before(31);
+  std::vector<TokenId> window(31), before(31);
   std::iota(window.begin(), window.end(), 0);
   before = window;
   Random random(1);
   repeat_passage(window, random);
   EXPECT_EQ(window, before);
+}
+
+TEST(RepeatedPassage, OfMeasuredWindowsAShareHasOne) {
+  Tokens window(101);
+  std::iota(window.begin(), window.end(), 7);
+  const std::vector<Tokens> plain(400, window);
+  for (const double share : {0.0, 0.25, 1.0}) {
+    std::vector<Tokens> windows = plain, again = plain;
+    repeat_passages(windows, share);
+    repeat_passages(again, share);
+    EXPECT_EQ(windows, again);
+    Index changed = 0;
+    for (const Tokens& of : windows) {
+      EXPECT_EQ(of.front(), 7) << "BOS stays";
+      changed += of != window;
+    }
+    EXPECT_NEAR(static_cast<double>(changed) / 400.0, share, 3.0 * std::sqrt(share * (1.0 - share) / 400.0));
+  }
 }
 
 }  // namespace

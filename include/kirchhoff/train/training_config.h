@@ -40,6 +40,7 @@ struct TrainingOptions {
   /// Of a text's training windows, the share in which a passage comes again. Text that was rid of its duplicates
   /// repeats itself less than others do, and repetition is what induction heads form for.
   double repeated_passages = 0.0;
+  double held_out_passages = 0.0;  ///< the same of the windows that are measured on
 
   // AdamW (Loshchilov & Hutter 2019, as torch.optim.AdamW does it)
   double learning_rate = 1e-3;  ///< at its peak
