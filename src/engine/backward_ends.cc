@@ -59,7 +59,7 @@ void Backward<Real>::unembed() {
   }
 
   // 2. The parameters: dW_U = in^T dlogits.
-  const bool has_norm = config_.final_norm && config_.norm != NormKind::none;
+  const bool has_norm = config_.has_final_norm();
   if (options_.weights) {
     const NormSites sites{Site::final_scale, Site::final_normalized};
     const ConstRows in = !options_.run.interventions.empty() ? kept(Site::unembed_in)

@@ -99,7 +99,7 @@ void Forward<Real>::unembed() {
   // 1. The final norm.
   add_edges({Reader::Kind::logits}, x_);
   Rows in = x_;
-  if (config_.final_norm && config_.norm != NormKind::none) {
+  if (config_.has_final_norm()) {
     const NormSites sites{Site::final_scale, Site::final_normalized};
     norm(config_.norm, model_.weights.ln_final.w, model_.weights.ln_final.b, in, normed_, sites);
     in = normed_;

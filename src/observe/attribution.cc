@@ -120,7 +120,7 @@ double Attribution::total(PartKind kind) const {
 std::vector<std::string> attribution_sites(const ModelConfig& config) {
   std::vector<std::string> sites = {site_name(Site::embed)};
   if (config.positions == Positions::learned) sites.push_back(site_name(Site::pos_embed));
-  if (config.final_norm && config.norm != NormKind::none) sites.push_back(site_name(Site::final_scale));
+  if (config.has_final_norm()) sites.push_back(site_name(Site::final_scale));
   if (config.logit_softcap > 0.0) sites.push_back(site_name(Site::unembed_out));
   for (Index layer = 0; layer < config.n_layers; ++layer) {
     sites.push_back(site_name(Site::z, layer));

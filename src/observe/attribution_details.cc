@@ -41,7 +41,7 @@ BasicTensor<Real> unembedding_inputs(const Model& model, const BasicTrace<Real>&
   const ModelConfig& config = model.config;
   BasicTensor<Real> inputs({static_cast<Index>(parts.size()), config.d_model});
   const View<Real, 2> rows = inputs.template view<2>();
-  const bool normed = config.final_norm && config.norm != NormKind::none;
+  const bool normed = config.has_final_norm();
   const double scale = normed ? static_cast<double>(at_position(trace, Site::final_scale, 0, pos).front()) : 1.0;
   parallel_for(rows.dim[0], [&](Index p) {
     const PartRef& ref = parts[static_cast<std::size_t>(p)];

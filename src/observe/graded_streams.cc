@@ -19,7 +19,6 @@ constexpr Index kRowsOfTask = 64;
 const float* vector_of(const WeightVector& b, float) { return b.f32_or_null(); }
 const double* vector_of(const WeightVector& b, double) { return b.f64_or_null(); }
 
-bool has_final_norm(const ModelConfig& config) { return config.final_norm && config.norm != NormKind::none; }
 
 /// The divisor that a norm finds in x.
 template <class Real>
@@ -78,7 +77,7 @@ template <class Real>
 std::vector<std::string> GradedStreams<Real>::sites(const ModelConfig& config) {
   std::vector<std::string> sites = stream_source_sites(config);
   for (Index layer = 0; layer < config.n_layers; ++layer) sites.push_back(site_name(Site::pattern, layer));
-  if (has_final_norm(config)) sites.push_back(site_name(Site::final_scale));
+  if (config.has_final_norm()) sites.push_back(site_name(Site::final_scale));
   return sites;
 }
 
@@ -222,7 +221,7 @@ void GradedStreams<Real>::first_order(Index layer, Index head, View<Real, 2> out
 
 template <class Real>
 void GradedStreams<Real>::final_norm(View<const Real, 2> x, View<Real, 2> out) const {
-  if (has_final_norm(config_)) return norm(model_.weights.ln_final, site_name(Site::final_scale), x, out);
+  if (config_.has_final_norm()) return norm(model_.weights.ln_final, site_name(Site::final_scale), x, out);
   for (Index row = 0; row < x.dim[0]; ++row) std::copy(x.row(row).begin(), x.row(row).end(), out.row(row).begin());
 }
 

@@ -25,7 +25,6 @@ struct State {
   Index layer;
 };
 
-bool has_final_norm(const ModelConfig& config) { return config.final_norm && config.norm != NormKind::none; }
 bool has_mid(const ModelConfig& config) { return !config.attn_only && !config.parallel; }
 
 std::vector<State> states_of(const ModelConfig& config, bool mid) {
@@ -122,7 +121,7 @@ double entropy(std::span<const Real> logits) {
 
 std::vector<std::string> lens_sites(const ModelConfig& config, bool mid, LensReading reading) {
   std::vector<std::string> sites;
-  if (reading == LensReading::prefix && has_final_norm(config)) sites.push_back(site_name(Site::final_scale));
+  if (reading == LensReading::prefix && config.has_final_norm()) sites.push_back(site_name(Site::final_scale));
   for (const State& state : states_of(config, mid)) sites.push_back(site_name(state.site, state.layer));
   return sites;
 }
@@ -152,7 +151,7 @@ std::vector<LensRow> logit_lens(const Model& model, const BasicTrace<Real>& trac
     std::copy(values.begin(), values.end(), x.row(i).begin());
   }
   const bool plain = options.reading == LensReading::plain;
-  if (has_final_norm(model.config)) {
+  if (model.config.has_final_norm()) {
     if (options.reading == LensReading::lens) final_norm(model, x);
     if (options.reading == LensReading::prefix)
       final_norm_held(model, static_cast<double>(at_position(trace, Site::final_scale, 0, pos).front()), x);

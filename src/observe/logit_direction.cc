@@ -165,7 +165,7 @@ template <class Real>
 Readings read_targets(const Model& model, const BasicTrace<Real>& trace, std::span<const LogitTarget> targets) {
   const ModelConfig& config = model.config;
   Readings readings = VocabularyReader<Real>(model, trace, targets).take();
-  const bool normed = config.final_norm && config.norm != NormKind::none;
+  const bool normed = config.has_final_norm();
   for (std::size_t r = 0; r < readings.directions.size(); ++r) {
     Direction& u = readings.directions[r];
     for (double& x : u) x *= config.logit_scale;

@@ -54,7 +54,7 @@ std::vector<double> through_unembedding(const WeightMatrix& W_U, const std::vect
 std::vector<std::string> ov_logit_sites(const ModelConfig& config, Index layer) {
   std::vector<std::string> sites = {site_name(Site::v, layer)};
   if (has_ln1_post(config)) sites.push_back(site_name(Site::ln1_post_scale, layer));
-  if (config.final_norm && config.norm != NormKind::none) sites.push_back(site_name(Site::final_scale));
+  if (config.has_final_norm()) sites.push_back(site_name(Site::final_scale));
   return sites;
 }
 
@@ -74,7 +74,7 @@ std::vector<double> ov_logits(const Model& model, const BasicTrace<Real>& trace,
       values.subspan(static_cast<std::size_t>(kv_head * config.d_head), static_cast<std::size_t>(config.d_head)));
   if (has_ln1_post(config))
     through_norm(config.norm, w.ln1_post, ln1_post_scale(config, trace, link.layer, query), std::span<double>(x));
-  if (config.final_norm && config.norm != NormKind::none)
+  if (config.has_final_norm())
     through_norm(config.norm, model.weights.ln_final,
                  static_cast<double>(at_position(trace, Site::final_scale, 0, query).front()), std::span<double>(x));
   std::vector<double> logits = through_unembedding(model.weights.W_U, x);

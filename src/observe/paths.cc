@@ -29,7 +29,7 @@ std::vector<std::string> sites_of_nodes(const ModelConfig& config, Index layers,
 
 std::vector<std::string> path_sites(const ModelConfig& config, MlpPaths mlp) {
   std::vector<std::string> sites = sites_of_nodes(config, config.n_layers, mlp);
-  if (config.final_norm && config.norm != NormKind::none) sites.push_back(site_name(Site::final_scale));
+  if (config.has_final_norm()) sites.push_back(site_name(Site::final_scale));
   if (config.logit_softcap > 0.0) sites.push_back(site_name(Site::unembed_out));
   sites.push_back(site_name(final_stream(config)));
   return sites;

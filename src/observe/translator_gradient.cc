@@ -22,7 +22,6 @@ const Real* parameters(const WeightVector& vector) {
     return vector.f64_or_null();
 }
 
-bool final_norm_acts(const ModelConfig& config) { return config.final_norm && config.norm != NormKind::none; }
 
 /// h = x + W x + b.
 template <class Real>
@@ -57,7 +56,7 @@ double translator_loss(const Model& model, ConstMatrix unembedding, ConstMatrix 
   const WeightVector &gain = model.weights.ln_final.w, &bias = model.weights.ln_final.b;
   BasicTensor<Real> h = translated<Real>(W, b, x);
   BasicTensor<Real> normed = h.clone();
-  if (final_norm_acts(config)) {
+  if (config.has_final_norm()) {
     const kernels::NormProblem<Real> norm{.x = std::as_const(h).template view<2>(),
                                           .out = normed.template view<2>(),
                                           .gain = parameters<Real>(gain),
@@ -106,7 +105,7 @@ double translator_loss(const Model& model, ConstMatrix unembedding, ConstMatrix 
   BasicTensor<Real>& dh = normed;
   kernels::gemm(kernels::BasicGemmProblem<Real>{
       .a = std::as_const(dlogits).template view<2>(), .b = unembedding, .c = dh.template view<2>()});
-  if (final_norm_acts(config)) {
+  if (config.has_final_norm()) {
     kernels::NormBackwardProblem<Real> norm;
     norm.x = std::as_const(h).template view<2>();
     norm.dout = std::as_const(dh).template view<2>();

@@ -36,9 +36,9 @@ std::uint32_t number_at(std::string_view file, std::size_t at) {
 }
 
 /// Reads an object's keys once each; the rest is an error.
-class Reader {
+class HeaderReader {
  public:
-  Reader(const Json& json, std::string where, std::size_t keys) : json_(json), where_(std::move(where)) {
+  HeaderReader(const Json& json, std::string where, std::size_t keys) : json_(json), where_(std::move(where)) {
     check(json.is_object() && json.size() == keys, ErrorCode::format, "{}: expected an object of {} keys", where_,
           keys);
   }
@@ -71,7 +71,7 @@ class Reader {
 
 TokenFileInfo parse_info(const Json& json, const std::string& where) {
   constexpr Index kMost = Index{1} << 48;
-  const Reader header(json, where, 7);
+  const HeaderReader header(json, where, 7);
   TokenFileInfo info;
   info.vocabulary = header.number("vocabulary", 1, Index{1} << 31);
   info.token_bytes = header.number("token_bytes", 2, 4);
@@ -83,7 +83,7 @@ TokenFileInfo parse_info(const Json& json, const std::string& where) {
   const Json& sources = header.at("sources");
   check(sources.is_array(), ErrorCode::format, "{}: sources is {}, expected a list", where, sources.type_name());
   for (const Json& entry : sources) {
-    const Reader source(entry, where + ": sources[" + std::to_string(info.sources.size()) + "]", 3);
+    const HeaderReader source(entry, where + ": sources[" + std::to_string(info.sources.size()) + "]", 3);
     info.sources.push_back(
         {source.text("name"), static_cast<std::uint64_t>(source.number("bytes", 0, kMost)), source.hash("sha256")});
   }

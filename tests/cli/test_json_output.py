@@ -463,6 +463,8 @@ class Others(Case):
         import hashlib
         digest = hashlib.sha256((GOLDEN / "gpt2" / "model.safetensors").read_bytes()).hexdigest()
         self.assertEqual(self.json("model", "info", GOLDEN / "gpt2", "--hash")["sha256"], digest)
+        no_mlp = self.json("model", "info", GOLDEN / "tl-attn-only-ln-shortformer")
+        self.assertEqual((result["config"]["d_mlp"], no_mlp["config"]["d_mlp"]), (128, None))
 
     def test_inspect(self):
         result = self.json("inspect", GOLDEN / "gpt2" / "model.safetensors", "--stats")

@@ -26,7 +26,7 @@ Json config_json(const ModelConfig& c) {
   return {{"family", c.family},     {"architecture", c.architecture},
           {"n_layers", c.n_layers}, {"d_model", c.d_model},
           {"n_heads", c.n_heads},   {"n_kv_heads", c.n_kv_heads},
-          {"d_head", c.d_head},     {"d_mlp", c.d_mlp},
+          {"d_head", c.d_head},     {"d_mlp", c.attn_only ? Json(nullptr) : Json(c.d_mlp)},
           {"d_vocab", c.d_vocab},   {"d_vocab_out", c.d_vocab_out},
           {"n_ctx", c.n_ctx},       {"norm_eps", c.norm_eps},
           {"parallel", c.parallel}, {"gated_mlp", c.gated_mlp},

@@ -85,6 +85,8 @@ struct ModelConfig {
   double logit_scale = 1.0;
   double logit_softcap = 0.0;  ///< c * tanh(l / c) if > 0, after logit_scale
 
+  /// Whether the stream is normalised, not only passed on, before W_U.
+  bool has_final_norm() const { return final_norm && norm != NormKind::none; }
   /// Fails (format) if a number is out of range or two contradict each other, naming the field.
   void validate() const;
 };
