@@ -60,7 +60,7 @@ bench: build
 bench-peers: build
 	@bench/peers/compare $(KIRCHHOFF)
 
-# The papers' experiments: three hours on two cores, to docs/reproduction/. Stopped, it goes on where it was; MINUTES=30
+# The papers' experiments: two hours on two cores, to docs/reproduction/. Stopped, it goes on where it was; MINUTES=30
 # stops each of the two chains after so long, QUICK=--quick makes them small.
 MINUTES ?= 0
 reproduce: build | corpus/english.txt

@@ -169,13 +169,13 @@ void describe_chain(Page& page, const Chain& chain, const Records& records) {
   }
   page.table({"model", ">layers", ">heads", ">parameters", ">steps", ">tokens", ">seed", ">loss", ">time"}, models);
   const Json& options = training_options(chain);
-  page.paragraph(
-      fmt::format("All are attention-only with LayerNorm, separate W_E and W_U, and sinusoidal positions that queries "
-                  "and keys alone read (Shortformer), as in the papers; AdamW with a learning rate of {}, after a "
-                  "warm-up {}. Losses in the table are nats a token of windows that were left out of the "
-                  "documents for training; those below are of the documents that no model saw.",
-                  options.at("learning_rate").get<double>(),
-                  options.at("schedule") == "constant" ? "constant" : "along half a cosine to a tenth of it"));
+  page.paragraph(fmt::format(
+      "All are attention-only with LayerNorm, separate W_E and W_U, and sinusoidal positions that queries "
+      "and keys alone read (Shortformer), as in the papers; AdamW with a learning rate of {}, {} after a warm-up. "
+      "Losses in the table are nats a token of windows that were left out of the documents for training; "
+      "those below are of the documents that no model saw.",
+      options.at("learning_rate").get<double>(),
+      options.at("schedule") == "constant" ? "constant" : "falling along half a cosine to a tenth of it"));
   page.paragraph(course_of_training(chain));
   page.table({"analysis", "what it does", ">time"}, stages);
   page.paragraph(

@@ -26,24 +26,25 @@ std::string error(const ModelConfig& config, std::string_view pattern) {
   return "no error";
 }
 
-using Names = std::vector<std::string>;
+using NameList = std::vector<std::string>;
 
 TEST(Sites, ExactNames) {
-  EXPECT_EQ(names(gpt2(), "blocks.3.attn.hook_pattern"), Names{"blocks.3.attn.hook_pattern"});
-  EXPECT_EQ(names(gpt2(), "hook_pos_embed"), Names{"hook_pos_embed"});
-  EXPECT_EQ(names(gpt2(), "blocks.11.ln2.hook_scale"), Names{"blocks.11.ln2.hook_scale"});
+  EXPECT_EQ(names(gpt2(), "blocks.3.attn.hook_pattern"), NameList{"blocks.3.attn.hook_pattern"});
+  EXPECT_EQ(names(gpt2(), "hook_pos_embed"), NameList{"hook_pos_embed"});
+  EXPECT_EQ(names(gpt2(), "blocks.11.ln2.hook_scale"), NameList{"blocks.11.ln2.hook_scale"});
 }
 
 TEST(Sites, EveryNameOfAModelFindsItself) {
   for (const NamedShape& shape : capability_shapes())
-    for (const SiteRef& s : sites_of(shape.config)) EXPECT_EQ(names(shape.config, site_name(s)), Names{site_name(s)});
+    for (const SiteRef& s : sites_of(shape.config))
+      EXPECT_EQ(names(shape.config, site_name(s)), NameList{site_name(s)});
 }
 
 TEST(Sites, StarStaysBetweenDots) {
   EXPECT_EQ(names(gpt2(), "blocks.*.hook_resid_post").size(), 12U);
   EXPECT_EQ(names(gpt2(), "blocks.1*.hook_resid_post").size(), 3U);  // 1, 10, 11
-  EXPECT_EQ(names(gpt2(), "hook_*"), (Names{"hook_embed", "hook_pos_embed"}));
-  EXPECT_EQ(names(gpt2(), "blocks.0.ln*.hook_scale"), (Names{"blocks.0.ln1.hook_scale", "blocks.0.ln2.hook_scale"}));
+  EXPECT_EQ(names(gpt2(), "hook_*"), (NameList{"hook_embed", "hook_pos_embed"}));
+  EXPECT_EQ(names(gpt2(), "blocks.0.ln*.hook_scale"), (NameList{"blocks.0.ln1.hook_scale", "blocks.0.ln2.hook_scale"}));
 }
 
 TEST(Sites, DoubleStarCrossesDots) {
@@ -63,7 +64,7 @@ TEST(Sites, Shorthands) {
       {"attn_out10", "blocks.10.hook_attn_out"},
       {"scale", "ln_final.hook_scale"},
   };
-  for (const auto& [shorthand, full] : cases) EXPECT_EQ(names(gpt2(), shorthand), Names{full}) << shorthand;
+  for (const auto& [shorthand, full] : cases) EXPECT_EQ(names(gpt2(), shorthand), NameList{full}) << shorthand;
 }
 
 TEST(Sites, AbsentSitesSayWhy) {

@@ -7,7 +7,7 @@
 namespace kirchhoff::io {
 namespace {
 
-Error refusal(std::string_view text, const JsonLimits& limits = {}) {
+Error json_refusal(std::string_view text, const JsonLimits& limits = {}) {
   return error_of([&] { parse_json(text, "config.json", limits); });
 }
 
@@ -18,7 +18,7 @@ TEST(JsonFile, KeepsValuesAndTheOrderOfKeys) {
 }
 
 TEST(JsonFile, AKeyThatAppearsTwiceIsAnError) {
-  const Error error = refusal(R"({"a": {"n_layer": 1, "b": 2, "n_layer": 3}})");
+  const Error error = json_refusal(R"({"a": {"n_layer": 1, "b": 2, "n_layer": 3}})");
   EXPECT_EQ(error.code(), ErrorCode::format);
   EXPECT_TRUE(mentions(error, "config.json") && mentions(error, "duplicate") && mentions(error, "n_layer"))
       << error.what();
@@ -28,35 +28,35 @@ TEST(JsonFile, AKeyThatAppearsTwiceIsAnError) {
 TEST(JsonFile, NotANumberIsNamedWithItsKey) {
   const Error nan = error_of([] { read_json_file(test_data("hostile/config/nan_eps.json")); });
   EXPECT_TRUE(mentions(nan, "nan_eps.json") && mentions(nan, "rms_norm_eps") && mentions(nan, "NaN")) << nan.what();
-  EXPECT_TRUE(mentions(refusal(R"({"x": -Infinity})"), "-Infinity"));
-  EXPECT_TRUE(mentions(refusal(R"({"x": Infinity})"), "Infinity"));
-  const Error huge = refusal(R"({"theta": 1e999})");
+  EXPECT_TRUE(mentions(json_refusal(R"({"x": -Infinity})"), "-Infinity"));
+  EXPECT_TRUE(mentions(json_refusal(R"({"x": Infinity})"), "Infinity"));
+  const Error huge = json_refusal(R"({"theta": 1e999})");
   EXPECT_TRUE(mentions(huge, "theta") && mentions(huge, "1e999")) << huge.what();
 }
 
 TEST(JsonFile, MistakesAreNamedWithTheirByte) {
-  const Error error = refusal(R"({"a": 1, })");
+  const Error error = json_refusal(R"({"a": 1, })");
   EXPECT_TRUE(mentions(error, "byte 10")) << error.what();
-  EXPECT_TRUE(mentions(refusal(""), "byte"));
-  EXPECT_TRUE(mentions(refusal("{} {}"), "byte 4"));
-  EXPECT_EQ(refusal("{\"a\": \"\xff\"}").code(), ErrorCode::format);
-  EXPECT_EQ(refusal("// comment\n{}").code(), ErrorCode::format);
-  EXPECT_TRUE(mentions(refusal(std::string_view("{}\0{\"hidden\": 1}", 16)), "NUL byte"));
+  EXPECT_TRUE(mentions(json_refusal(""), "byte"));
+  EXPECT_TRUE(mentions(json_refusal("{} {}"), "byte 4"));
+  EXPECT_EQ(json_refusal("{\"a\": \"\xff\"}").code(), ErrorCode::format);
+  EXPECT_EQ(json_refusal("// comment\n{}").code(), ErrorCode::format);
+  EXPECT_TRUE(mentions(json_refusal(std::string_view("{}\0{\"hidden\": 1}", 16)), "NUL byte"));
   // Whatever the file holds, the message is plain text.
-  const std::string escape = refusal("{\"\x1b[31m\": }").what();
+  const std::string escape = json_refusal("{\"\x1b[31m\": }").what();
   EXPECT_EQ(escape.find('\x1b'), std::string::npos);
 }
 
 TEST(JsonFile, DepthAndSizeAreBounded) {
   const std::string deep(100000, '[');
-  EXPECT_TRUE(mentions(refusal(deep), "nested deeper than 64"));
+  EXPECT_TRUE(mentions(json_refusal(deep), "nested deeper than 64"));
   EXPECT_NO_THROW(parse_json(std::string(64, '[') + std::string(64, ']'), "config.json"));
-  EXPECT_TRUE(mentions(refusal("[1, 2, 3]", {.max_bytes = 8}), "9 bytes"));
+  EXPECT_TRUE(mentions(json_refusal("[1, 2, 3]", {.max_bytes = 8}), "9 bytes"));
 }
 
 TEST(JsonFile, TheTopMayHaveToBeAnObject) {
-  EXPECT_TRUE(mentions(refusal("[]", {.object_at_top = true}), "object"));
-  EXPECT_TRUE(mentions(refusal("3", {.object_at_top = true}), "object"));
+  EXPECT_TRUE(mentions(json_refusal("[]", {.object_at_top = true}), "object"));
+  EXPECT_TRUE(mentions(json_refusal("3", {.object_at_top = true}), "object"));
   EXPECT_NO_THROW(parse_json("[]", "config.json"));
 }
 

@@ -10,9 +10,9 @@ namespace {
 
 using namespace std::string_literals;
 
-Pickle parse(const std::string& text) { return parse_pickle(in_memory(text, "m.pt"), "data.pkl"); }
-Error refusal(const std::string& text) {
-  return error_of([&] { parse(text); });
+Pickle unpickle(const std::string& text) { return parse_pickle(in_memory(text, "m.pt"), "data.pkl"); }
+Error pickle_refusal(const std::string& text) {
+  return error_of([&] { unpickle(text); });
 }
 
 template <class T>
@@ -30,7 +30,7 @@ TEST(Pickle, ValuesOfEveryProtocol) {
       "\x80\x04\x95&\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\x01\x61\x94]\x94(K\x01J\xfe\xff\xff\xffG@\x0c\x00\x00\x00\x00\x00\x00\x65\x8c\x01\x62\x94\x88N\x86\x94u."s,
   };
   for (const std::string& text : protocols) {
-    const Pickle pickle = parse(text);
+    const Pickle pickle = unpickle(text);
     EXPECT_EQ(pickle.consumed, text.size());
     const auto& dict = as<PickleDict>(pickle.top);
     ASSERT_EQ(dict.items.size(), 2u);
@@ -50,27 +50,27 @@ TEST(Pickle, ValuesOfEveryProtocol) {
 }
 
 TEST(Pickle, IntegersOfAnyLength) {
-  EXPECT_EQ(as<std::int64_t>(parse("\x80\x02\x8a\x00."s).top), 0);
-  EXPECT_EQ(as<std::int64_t>(parse("\x80\x02\x8a\x01\xff."s).top), -1);
-  EXPECT_EQ(as<std::int64_t>(parse("\x80\x02\x8a\x06\x00\x00\x00\x00\x00\x01."s).top), std::int64_t{1} << 40);
-  EXPECT_EQ(as<std::int64_t>(parse("\x80\x02\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x80."s).top),
+  EXPECT_EQ(as<std::int64_t>(unpickle("\x80\x02\x8a\x00."s).top), 0);
+  EXPECT_EQ(as<std::int64_t>(unpickle("\x80\x02\x8a\x01\xff."s).top), -1);
+  EXPECT_EQ(as<std::int64_t>(unpickle("\x80\x02\x8a\x06\x00\x00\x00\x00\x00\x01."s).top), std::int64_t{1} << 40);
+  EXPECT_EQ(as<std::int64_t>(unpickle("\x80\x02\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x80."s).top),
             std::numeric_limits<std::int64_t>::min());
-  const Pickle large = parse("\x80\x02\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00\x01."s);
+  const Pickle large = unpickle("\x80\x02\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00\x01."s);
   EXPECT_TRUE(as<std::unique_ptr<PickleBytes>>(large.top)->is_integer);
 }
 
 TEST(Pickle, NothingIsEverCalled) {
-  EXPECT_TRUE(mentions(refusal("cos\nsystem\n(S'echo'\ntR."), "'os.system'"));
-  EXPECT_TRUE(mentions(refusal("cbuiltins\neval\n."), "'builtins.eval'"));
-  EXPECT_TRUE(mentions(refusal("(ios\nsystem\n."), "'os.system'"));
-  EXPECT_TRUE(mentions(refusal("\x80\x04\x8c\x05posix\x8c\x06system\x93."s), "'posix.system'"));
-  EXPECT_TRUE(mentions(refusal("ctorch._utils\n_import_dotted_name\n."), "'torch._utils._import_dotted_name'"));
-  EXPECT_TRUE(mentions(refusal("ctorch.serialization\nload\n."), "'torch.serialization.load'"));
+  EXPECT_TRUE(mentions(pickle_refusal("cos\nsystem\n(S'echo'\ntR."), "'os.system'"));
+  EXPECT_TRUE(mentions(pickle_refusal("cbuiltins\neval\n."), "'builtins.eval'"));
+  EXPECT_TRUE(mentions(pickle_refusal("(ios\nsystem\n."), "'os.system'"));
+  EXPECT_TRUE(mentions(pickle_refusal("\x80\x04\x8c\x05posix\x8c\x06system\x93."s), "'posix.system'"));
+  EXPECT_TRUE(mentions(pickle_refusal("ctorch._utils\n_import_dotted_name\n."), "'torch._utils._import_dotted_name'"));
+  EXPECT_TRUE(mentions(pickle_refusal("ctorch.serialization\nload\n."), "'torch.serialization.load'"));
   // A name smuggled through attributes of an allowed module, an allowed name of another module.
-  EXPECT_TRUE(mentions(refusal("ctorch\nnn.Module\n."), "'torch.nn.Module'"));
-  EXPECT_TRUE(mentions(refusal("cevil\nOrderedDict\n."), "'evil.OrderedDict'"));
-  EXPECT_EQ(refusal("\x80\x02\x82\x01."s).code(), ErrorCode::unsupported);
-  EXPECT_EQ(refusal("ccollections\nOrderedDict\n)\x81."s).code(), ErrorCode::unsupported);
+  EXPECT_TRUE(mentions(pickle_refusal("ctorch\nnn.Module\n."), "'torch.nn.Module'"));
+  EXPECT_TRUE(mentions(pickle_refusal("cevil\nOrderedDict\n."), "'evil.OrderedDict'"));
+  EXPECT_EQ(pickle_refusal("\x80\x02\x82\x01."s).code(), ErrorCode::unsupported);
+  EXPECT_EQ(pickle_refusal("ccollections\nOrderedDict\n)\x81."s).code(), ErrorCode::unsupported);
 }
 
 TEST(Pickle, MachinesThatDoNotAddUpAreRefused) {
@@ -94,14 +94,14 @@ TEST(Pickle, MachinesThatDoNotAddUpAreRefused) {
                                   "Q."s,
                                   ")Q."s,
                                   "X\x01\x00\x00\x00\xff."s}) {
-    const Error error = refusal(text);
+    const Error error = pickle_refusal(text);
     EXPECT_TRUE(error.code() == ErrorCode::format || error.code() == ErrorCode::unsupported) << error.what();
   }
 }
 
 TEST(Pickle, ValuesAreCounted) {
   // One list after the other, each of one byte.
-  EXPECT_TRUE(mentions(refusal("(" + std::string(2'000'000, ']') + "t."), "more values"));
+  EXPECT_TRUE(mentions(pickle_refusal("(" + std::string(2'000'000, ']') + "t."), "more values"));
   // A text of 1 MB, encoded again and again by three bytes each: _codecs.encode(text, 'latin1').
   std::string text = "(c_codecs\nencode\nq\x01X"s;
   const std::string body(1 << 20, 'x');
@@ -109,13 +109,13 @@ TEST(Pickle, ValuesAreCounted) {
   text.append(reinterpret_cast<const char*>(&length), 4);
   text += body + "\x85q\x02"s;
   for (int i = 0; i < 100000; ++i) text += "h\x01h\x02R";
-  EXPECT_TRUE(mentions(refusal(text + "t."), "more values"));
+  EXPECT_TRUE(mentions(pickle_refusal(text + "t."), "more values"));
 }
 
 TEST(Pickle, ValuesThatContainThemselvesEnd) {
   // x = []; x.append(x), inside a dict, then through the whole reader.
   const std::string text = "\x80\x02}X\x01\x00\x00\x00\x61]q\x00h\x00\x61s."s;
-  EXPECT_NO_THROW(parse(text));
+  EXPECT_NO_THROW(unpickle(text));
 }
 
 }  // namespace

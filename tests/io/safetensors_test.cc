@@ -19,7 +19,7 @@ std::string file_of(const std::string& header, std::size_t data_bytes) {
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + header + std::string(data_bytes, '\1');
 }
 
-Error refusal(const std::string& header, std::size_t data_bytes) {
+Error safetensors_refusal(const std::string& header, std::size_t data_bytes) {
   return error_of([&] { parse_safetensors(in_memory(file_of(header, data_bytes), "m.safetensors")); });
 }
 
@@ -36,48 +36,57 @@ TEST(Safetensors, TensorsLieWhereTheFileHasThem) {
 }
 
 TEST(Safetensors, MembersOfAWrongTypeAreNamed) {
-  EXPECT_TRUE(mentions(refusal(R"({"w": 3})", 0), "'w'"));
-  EXPECT_TRUE(mentions(refusal(R"({"w": {"dtype": "F32", "shape": [1]}})", 4), "'data_offsets' is missing"));
-  EXPECT_TRUE(mentions(refusal(R"({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4], "x": 1}})", 4),
-                       "unknown key 'x'"));
-  EXPECT_TRUE(mentions(refusal(R"({"w": {"dtype": "F32", "shape": [1], "shape": [1], "data_offsets": [0, 4]}})", 4),
-                       "duplicate key 'shape'"));
-  EXPECT_TRUE(mentions(refusal(R"({"w": {"dtype": "F32", "shape": [1.5], "data_offsets": [0, 4]}})", 4), "1.5"));
+  EXPECT_TRUE(mentions(safetensors_refusal(R"({"w": 3})", 0), "'w'"));
   EXPECT_TRUE(
-      mentions(refusal(R"({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4, 8]}})", 4), "data_offsets"));
-  EXPECT_TRUE(mentions(refusal(R"({"w": {"dtype": "F32", "shape": [1], "data_offsets": [4]}})", 4), "1 numbers"));
+      mentions(safetensors_refusal(R"({"w": {"dtype": "F32", "shape": [1]}})", 4), "'data_offsets' is missing"));
   EXPECT_TRUE(
-      mentions(refusal(R"({"w": {"dtype": 1, "shape": [1], "data_offsets": [0, 4]}})", 4), "dtype with a text"));
-  EXPECT_TRUE(mentions(refusal(R"({"w": {"dtype": "F32", "shape": [[1]], "data_offsets": [0, 4]}})", 4), "an array"));
-  EXPECT_TRUE(mentions(refusal(R"({"__metadata__": {"k": 1}})", 0), "'k'"));
-  EXPECT_TRUE(mentions(refusal(R"({"__metadata__": {"k": "1", "k": "2"}})", 0), "duplicate key 'k'"));
+      mentions(safetensors_refusal(R"({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4], "x": 1}})", 4),
+               "unknown key 'x'"));
+  EXPECT_TRUE(
+      mentions(safetensors_refusal(R"({"w": {"dtype": "F32", "shape": [1], "shape": [1], "data_offsets": [0, 4]}})", 4),
+               "duplicate key 'shape'"));
+  EXPECT_TRUE(
+      mentions(safetensors_refusal(R"({"w": {"dtype": "F32", "shape": [1.5], "data_offsets": [0, 4]}})", 4), "1.5"));
+  EXPECT_TRUE(mentions(safetensors_refusal(R"({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4, 8]}})", 4),
+                       "data_offsets"));
+  EXPECT_TRUE(
+      mentions(safetensors_refusal(R"({"w": {"dtype": "F32", "shape": [1], "data_offsets": [4]}})", 4), "1 numbers"));
+  EXPECT_TRUE(mentions(safetensors_refusal(R"({"w": {"dtype": 1, "shape": [1], "data_offsets": [0, 4]}})", 4),
+                       "dtype with a text"));
+  EXPECT_TRUE(mentions(safetensors_refusal(R"({"w": {"dtype": "F32", "shape": [[1]], "data_offsets": [0, 4]}})", 4),
+                       "an array"));
+  EXPECT_TRUE(mentions(safetensors_refusal(R"({"__metadata__": {"k": 1}})", 0), "'k'"));
+  EXPECT_TRUE(mentions(safetensors_refusal(R"({"__metadata__": {"k": "1", "k": "2"}})", 0), "duplicate key 'k'"));
   EXPECT_TRUE(mentions(
-      refusal(R"({"w": {"dtype": "F32", "shape": [18446744073709551615], "data_offsets": [0, 4]}})", 4), "overflow"));
+      safetensors_refusal(R"({"w": {"dtype": "F32", "shape": [18446744073709551615], "data_offsets": [0, 4]}})", 4),
+      "overflow"));
 }
 
 TEST(Safetensors, DtypesOfTheFormatThatAreNotReadAreUnsupportedNotMalformed) {
-  EXPECT_EQ(refusal(R"({"w": {"dtype": "C64", "shape": [1], "data_offsets": [0, 8]}})", 8).code(),
+  EXPECT_EQ(safetensors_refusal(R"({"w": {"dtype": "C64", "shape": [1], "data_offsets": [0, 8]}})", 8).code(),
             ErrorCode::unsupported);
-  EXPECT_EQ(refusal(R"({"w": {"dtype": "float", "shape": [1], "data_offsets": [0, 4]}})", 4).code(), ErrorCode::format);
+  EXPECT_EQ(safetensors_refusal(R"({"w": {"dtype": "float", "shape": [1], "data_offsets": [0, 4]}})", 4).code(),
+            ErrorCode::format);
 }
 
 TEST(Safetensors, NamesCannotSendEscapesToATerminal) {
   const std::string what =
-      refusal(R"({"\u001b[2J\u009b": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}})", 4).what();
+      safetensors_refusal(R"({"\u001b[2J\u009b": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}})", 4).what();
   EXPECT_NE(what.find("\\x1b[2J\\xc2\\x9b"), std::string::npos) << what;
   const std::string long_name(5000, 'n');
   const std::string shortened =
-      refusal(fmt::format(R"({{"{}": {{"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}}})", long_name), 4)
+      safetensors_refusal(
+          fmt::format(R"({{"{}": {{"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}}})", long_name), 4)
           .what();
   EXPECT_LT(shortened.size(), 400u);
 }
 
 TEST(Safetensors, NothingStandsBeforeOrBehindTheHeadersObject) {
   const std::string header = R"({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})";
-  EXPECT_TRUE(mentions(refusal("\xEF\xBB\xBF" + header, 4), "expected '{'"));
-  EXPECT_TRUE(mentions(refusal(" " + header, 4), "expected '{'"));
-  EXPECT_TRUE(mentions(refusal(header + std::string(3, '\0'), 4), "a NUL byte"));
-  EXPECT_TRUE(mentions(refusal(header + "{}", 4), "end of input"));
+  EXPECT_TRUE(mentions(safetensors_refusal("\xEF\xBB\xBF" + header, 4), "expected '{'"));
+  EXPECT_TRUE(mentions(safetensors_refusal(" " + header, 4), "expected '{'"));
+  EXPECT_TRUE(mentions(safetensors_refusal(header + std::string(3, '\0'), 4), "a NUL byte"));
+  EXPECT_TRUE(mentions(safetensors_refusal(header + "{}", 4), "end of input"));
 }
 
 class Sharded : public testing::Test {

@@ -76,7 +76,7 @@ std::string archive_of(const std::vector<Member>& members) {
   return text;
 }
 
-Error refusal(const std::vector<Member>& members) {
+Error zip_refusal(const std::vector<Member>& members) {
   return error_of([&] {
     ZipArchive archive(in_memory(archive_of(members), "a.zip"));
     for (const ZipMember& member : archive.members()) archive.read(member);
@@ -117,26 +117,26 @@ TEST(ZipArchive, ReadsTheZip64RecordsOfTheWriter) {
 TEST(ZipArchive, CorruptDataAreFound) {
   Member wrong_crc = deflated_member("m", "some text");
   wrong_crc.crc ^= 1;
-  EXPECT_TRUE(mentions(refusal({wrong_crc}), "checksum"));
+  EXPECT_TRUE(mentions(zip_refusal({wrong_crc}), "checksum"));
   Member too_short = deflated_member("m", "some text");
   too_short.size += 1;
-  EXPECT_TRUE(mentions(refusal({too_short}), "does not inflate to its 10 bytes"));
+  EXPECT_TRUE(mentions(zip_refusal({too_short}), "does not inflate to its 10 bytes"));
   Member too_long = deflated_member("m", "some text");
   too_long.size -= 1;
-  EXPECT_TRUE(mentions(refusal({too_long}), "does not inflate"));
+  EXPECT_TRUE(mentions(zip_refusal({too_long}), "does not inflate"));
   Member garbage = deflated_member("m", "some text");
   garbage.packed = "\xFF\xFF\xFF\xFF";
-  EXPECT_TRUE(mentions(refusal({garbage}), "'m'"));
+  EXPECT_TRUE(mentions(zip_refusal({garbage}), "'m'"));
 }
 
 TEST(ZipArchive, BombsAreRefused) {
   Member liar = deflated_member("m", "x");
   liar.size = 1 << 30;
-  EXPECT_TRUE(mentions(refusal({liar}), "claims 1073741824 bytes"));
+  EXPECT_TRUE(mentions(zip_refusal({liar}), "claims 1073741824 bytes"));
   // True ones: five times 16 MiB of zeros in 16 KB each.
   std::vector<Member> bombs(5, deflated_member("0", std::string(std::size_t{16} << 20, '\0')));
   for (std::size_t i = 1; i < bombs.size(); ++i) bombs[i].name = std::to_string(i);
-  const Error error = refusal(bombs);
+  const Error error = zip_refusal(bombs);
   EXPECT_EQ(error.code(), ErrorCode::unsupported);
   EXPECT_TRUE(mentions(error, "zip member '4' unpacks to 16777216 bytes")) << error.what();
 }
@@ -154,11 +154,11 @@ TEST(ZipArchive, APackedPickleMustBeSmall) {
 TEST(ZipArchive, WhatIsNotReadIsNamed) {
   Member encrypted = deflated_member("m", "x");
   encrypted.flags = 1;
-  EXPECT_TRUE(mentions(refusal({encrypted}), "encrypted"));
+  EXPECT_TRUE(mentions(zip_refusal({encrypted}), "encrypted"));
   Member method = deflated_member("m", "x");
   method.method = 12;
-  EXPECT_TRUE(mentions(refusal({method}), "compression method 12"));
-  EXPECT_TRUE(mentions(refusal({deflated_member("m", "x"), deflated_member("m", "y")}), "duplicate"));
+  EXPECT_TRUE(mentions(zip_refusal({method}), "compression method 12"));
+  EXPECT_TRUE(mentions(zip_refusal({deflated_member("m", "x"), deflated_member("m", "y")}), "duplicate"));
 }
 
 }  // namespace

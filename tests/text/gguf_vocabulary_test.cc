@@ -46,7 +46,7 @@ GgufVocabulary sentence_piece() {
   return file;
 }
 
-ErrorCode refusal(const GgufVocabulary& file, std::string_view says) {
+ErrorCode vocabulary_refusal(const GgufVocabulary& file, std::string_view says) {
   try {
     make_tokenizer(file);
   } catch (const Error& error) {
@@ -75,11 +75,11 @@ TEST(GgufByteLevel, ThePreTypeDecidesTheSplitting) {
 TEST(GgufByteLevel, AnUnknownPreTypeIsAnErrorAndAMissingOneIsFoundByArchitecture) {
   GgufVocabulary file = byte_level();
   file.pre = "tomorrow";
-  EXPECT_EQ(refusal(file, "tokenizer.ggml.pre 'tomorrow' is not supported"), ErrorCode::unsupported);
+  EXPECT_EQ(vocabulary_refusal(file, "tokenizer.ggml.pre 'tomorrow' is not supported"), ErrorCode::unsupported);
   file.pre = "";
   EXPECT_EQ(make_tokenizer(file)->encode("ab").ids, (Ids{5}));
   file.architecture = "llama";
-  EXPECT_EQ(refusal(file, "architecture 'llama' does not decide"), ErrorCode::unsupported);
+  EXPECT_EQ(vocabulary_refusal(file, "architecture 'llama' does not decide"), ErrorCode::unsupported);
   file.architecture = "gptneox";  // NFC, and GPT-2's splitting
   EXPECT_EQ(make_tokenizer(file)->encode("e\u0301").ids, (Ids{10, 11}));
 }
@@ -109,23 +109,23 @@ TEST(GgufByteLevel, SpecialTokensAreFoundUnlessTheyAreText) {
 TEST(GgufByteLevel, MalformedListsAreNamed) {
   GgufVocabulary file = byte_level();
   file.merges.push_back("a x");
-  EXPECT_EQ(refusal(file, "tokenizer.ggml.merges[3] joins 'a' and 'x'"), ErrorCode::format);
+  EXPECT_EQ(vocabulary_refusal(file, "tokenizer.ggml.merges[3] joins 'a' and 'x'"), ErrorCode::format);
   file.merges = {"ab"};
-  EXPECT_EQ(refusal(file, "tokenizer.ggml.merges[0] is 'ab'"), ErrorCode::format);
+  EXPECT_EQ(vocabulary_refusal(file, "tokenizer.ggml.merges[0] is 'ab'"), ErrorCode::format);
   file = byte_level();
   file.tokens[1] = "a";
-  EXPECT_EQ(refusal(file, "token 'a' occurs twice, with ids 0 and 1"), ErrorCode::format);
+  EXPECT_EQ(vocabulary_refusal(file, "token 'a' occurs twice, with ids 0 and 1"), ErrorCode::format);
   file = byte_level();
   file.token_types.pop_back();
-  EXPECT_EQ(refusal(file, "tokenizer.ggml.token_type has 11 values for 12 tokens"), ErrorCode::format);
+  EXPECT_EQ(vocabulary_refusal(file, "tokenizer.ggml.token_type has 11 values for 12 tokens"), ErrorCode::format);
   file = byte_level();
   file.bos = 12;
-  EXPECT_EQ(refusal(file, "tokenizer.ggml.bos_token_id is 12"), ErrorCode::format);
+  EXPECT_EQ(vocabulary_refusal(file, "tokenizer.ggml.bos_token_id is 12"), ErrorCode::format);
   file.tokens.clear();
-  EXPECT_EQ(refusal(file, "tokenizer.ggml.tokens is empty"), ErrorCode::format);
+  EXPECT_EQ(vocabulary_refusal(file, "tokenizer.ggml.tokens is empty"), ErrorCode::format);
   file = byte_level();
   file.model = "t5";
-  EXPECT_EQ(refusal(file, "tokenizer.ggml.model 't5'"), ErrorCode::unsupported);
+  EXPECT_EQ(vocabulary_refusal(file, "tokenizer.ggml.model 't5'"), ErrorCode::unsupported);
 }
 
 TEST(GgufSentencePiece, JoinsByScoreAndFallsBackToBytes) {
@@ -160,9 +160,9 @@ TEST(GgufSentencePiece, ThePrefixStandsBeforeEveryTextBetweenTokens) {
 TEST(GgufSentencePiece, ScoresMustBeNumbers) {
   GgufVocabulary file = sentence_piece();
   file.scores[260] = std::nan("");
-  EXPECT_EQ(refusal(file, "tokenizer.ggml.scores[260] is not a number"), ErrorCode::format);
+  EXPECT_EQ(vocabulary_refusal(file, "tokenizer.ggml.scores[260] is not a number"), ErrorCode::format);
   file.scores.clear();
-  EXPECT_EQ(refusal(file, "tokenizer.ggml.scores is missing"), ErrorCode::format);
+  EXPECT_EQ(vocabulary_refusal(file, "tokenizer.ggml.scores is missing"), ErrorCode::format);
 }
 
 }  // namespace

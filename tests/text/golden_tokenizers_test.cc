@@ -8,7 +8,7 @@
 namespace kirchhoff::text {
 namespace {
 
-std::shared_ptr<const Tokenizer> load(const std::filesystem::path& folder) {
+std::shared_ptr<const Tokenizer> load_golden(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "tokenizer.json";
   return make_tokenizer(read_file(path), path.string());
 }
@@ -34,7 +34,7 @@ void check_case(const Tokenizer& tokenizer, const std::string& text, const nlohm
 /// `texts`: for cases that give only the name of theirs.
 void check_style(const std::filesystem::path& folder, std::size_t at_least,
                  const std::map<std::string, std::string>& texts) {
-  const auto tokenizer = load(folder);
+  const auto tokenizer = load_golden(folder);
   nlohmann::json golden = read_json(folder / "cases.json");
   if (golden.contains("cases_in")) golden = read_json(folder / golden["cases_in"].get<std::string>());
   ASSERT_GE(golden["cases"].size(), at_least);
@@ -80,7 +80,7 @@ TEST_P(UnsupportedTokenizer, IsRefusedByItsModelType) {
   const std::filesystem::path folder = folder_ / GetParam();
   const std::string type = read_json(folder / "cases.json")["unsupported_ok"];
   try {
-    load(folder);
+    load_golden(folder);
     FAIL() << "loads";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::unsupported);

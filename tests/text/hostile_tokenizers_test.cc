@@ -6,10 +6,10 @@
 namespace kirchhoff::text {
 namespace {
 
-const std::filesystem::path kFolder = KIRCHHOFF_TEST_DATA "/hostile";
+const std::filesystem::path kHostileFolder = KIRCHHOFF_TEST_DATA "/hostile";
 
-std::shared_ptr<const Tokenizer> load(const std::string& file) {
-  return make_tokenizer(read_file(kFolder / file), (kFolder / file).string());
+std::shared_ptr<const Tokenizer> load_hostile(const std::string& file) {
+  return make_tokenizer(read_file(kHostileFolder / file), (kHostileFolder / file).string());
 }
 
 struct Refused {
@@ -25,12 +25,12 @@ class HostileTokenizer : public testing::TestWithParam<Refused> {};
 TEST_P(HostileTokenizer, IsRefusedByName) {
   const std::string file = std::string("tokenizer/") + GetParam().file + ".tokenizer.json";
   try {
-    load(file);
+    load_hostile(file);
     FAIL() << "loads";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), GetParam().code);
     const std::string message = error.what();
-    EXPECT_NE(message.find("'" + (kFolder / file).string() + "'"), std::string::npos) << message;
+    EXPECT_NE(message.find("'" + (kHostileFolder / file).string() + "'"), std::string::npos) << message;
     EXPECT_NE(message.find(GetParam().says), std::string::npos) << message;
   }
 }
@@ -59,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(HostileTokenizers, TheManifestListsNothingElse) {
   std::size_t refused = 0, legal = 0;
-  const nlohmann::json manifest = read_json(kFolder / "manifest.json");
+  const nlohmann::json manifest = read_json(kHostileFolder / "manifest.json");
   for (const auto& entry : manifest["files"]) {
     if (!entry["file"].get<std::string>().starts_with("tokenizer/")) continue;
     (entry["expect"] == "ok" ? legal : refused) += 1;
@@ -69,19 +69,19 @@ TEST(HostileTokenizers, TheManifestListsNothingElse) {
 }
 
 TEST(HostileTokenizers, LegalOnesEncode) {
-  const nlohmann::json manifest = read_json(kFolder / "manifest.json");
+  const nlohmann::json manifest = read_json(kHostileFolder / "manifest.json");
   for (const auto& entry : manifest["files"]) {
     const std::string file = entry["file"];
     if (!file.starts_with("tokenizer/") || entry["expect"] != "ok") continue;
     SCOPED_TRACE(file);
-    const auto tokenizer = load(file);
+    const auto tokenizer = load_hostile(file);
     for (const auto& [text, ids] : entry["values"]["encode"].items())
       EXPECT_EQ(tokenizer->encode(text).ids, ids.get<std::vector<TokenId>>()) << text;
   }
 }
 
 TEST(HostileTokenizers, AnIdOfNoTokenIsNoText) {
-  const auto tokenizer = load("tokenizer/vocab_hole.tokenizer.json");
+  const auto tokenizer = load_hostile("tokenizer/vocab_hole.tokenizer.json");
   EXPECT_EQ(tokenizer->size(), 8);
   EXPECT_EQ(tokenizer->find(3), nullptr);
   EXPECT_EQ(tokenizer->find(-1), nullptr);
@@ -90,7 +90,7 @@ TEST(HostileTokenizers, AnIdOfNoTokenIsNoText) {
 }
 
 TEST(HostileTokenizers, ACharacterWithoutTokenIsAnError) {
-  const auto tokenizer = load("tokenizer/ok.tokenizer.json");
+  const auto tokenizer = load_hostile("tokenizer/ok.tokenizer.json");
   try {
     tokenizer->encode("abd");
     FAIL() << "encodes";
