@@ -55,9 +55,7 @@ string_view if_solu_ln(const ModelConfig& c) {
 string_view if_no_layers(const ModelConfig& c) {
   return c.n_layers == 0 ? "" : "only a model without blocks has it: take the last hook_resid_post";
 }
-string_view if_final_norm(const ModelConfig& c) {
-  return c.has_final_norm() ? "" : "the model has no final norm";
-}
+string_view if_final_norm(const ModelConfig& c) { return c.has_final_norm() ? "" : "the model has no final norm"; }
 
 constexpr Axis kPos = Axis::pos, kQuery = Axis::query_pos, kKey = Axis::key_pos, kHead = Axis::head,
                kKvHead = Axis::kv_head, kOne = Axis::one, kDHead = Axis::d_head, kDModel = Axis::d_model,

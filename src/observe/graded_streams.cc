@@ -19,7 +19,6 @@ constexpr Index kRowsOfTask = 64;
 const float* vector_of(const WeightVector& b, float) { return b.f32_or_null(); }
 const double* vector_of(const WeightVector& b, double) { return b.f64_or_null(); }
 
-
 /// The divisor that a norm finds in x.
 template <class Real>
 double found_scale(NormKind kind, double eps, std::span<const Real> x) {

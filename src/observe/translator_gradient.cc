@@ -22,7 +22,6 @@ const Real* parameters(const WeightVector& vector) {
     return vector.f64_or_null();
 }
 
-
 /// h = x + W x + b.
 template <class Real>
 BasicTensor<Real> translated(ConstMatrix W, const float* b, ConstMatrix x) {
