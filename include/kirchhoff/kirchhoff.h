@@ -6,6 +6,7 @@
 #include "kirchhoff/base/parallel.h"
 #include "kirchhoff/base/progress.h"
 #include "kirchhoff/base/random.h"
+#include "kirchhoff/base/signal_block.h"
 #include "kirchhoff/base/thousands.h"
 #include "kirchhoff/base/types.h"
 #include "kirchhoff/draw/figure.h"

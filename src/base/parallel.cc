@@ -12,6 +12,8 @@
 #include <thread>              // for thread
 #include <vector>              // for vector
 
+#include "kirchhoff/base/signal_block.h"
+
 namespace kirchhoff {
 namespace {
 
@@ -108,6 +110,7 @@ class Pool {
 
  private:
   void serve() {
+    const SignalBlock block;  // a signal that a thread inside sgemm blocks would be delivered here (kernels/sgemm.h)
     std::unique_lock lock(mutex_);
     for (;;) {
       if (stop_) return;

@@ -3,6 +3,7 @@
 
 #include "kernels/sgemm.h"
 #include "kirchhoff/base/error.h"
+#include "kirchhoff/base/signal_block.h"
 
 // Debian's oneDNN runs on libgomp. These two are its stable C interface; declared here because <omp.h> and -fopenmp
 // would bring clang's other OpenMP runtime into the process.
@@ -37,6 +38,7 @@ void sgemm(Index m, Index n, Index k, float alpha, const SgemmOperand& a, const 
            Index c_stride, Index threads) {
   cpu();  // sets the limit below before the library looks at the processor
   const LibraryThreads limit(static_cast<int>(threads));
+  const SignalBlock block;
   const dnnl_status_t status = dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, k, alpha, a.data,
                                           a.stride, b.data, b.stride, beta, c, c_stride);
   check(status == dnnl_success, ErrorCode::internal, "dnnl_sgemm m {} n {} k {}: status {}", m, n, k,

@@ -192,10 +192,11 @@ void trajectory_section(Page& page, const Chain& chain, const Records& records) 
       figure.curves.push_back(std::move(all));
       if (!changing.x.empty()) figure.curves.push_back(std::move(changing));
     }
-    page.figure("trajectory-" + kind_name,
-                {caption_of(chain, "Losses of single tokens: " + title,
-                            {"dots are checkpoints; training begins where the curves of all models meet"}),
-                 std::move(figure)});
+    page.figure(
+        "trajectory-" + kind_name,
+        {caption_of(chain, "Losses of single tokens: " + title,
+                    {"dots: checkpoints in the phase change; training begins where the curves of all models meet"}),
+         std::move(figure)});
   }
 }
 
@@ -265,9 +266,8 @@ Page induction_page(const Chain& chain, const Records& records) {
       {"training: millions of tokens in small batches at a high learning rate, in place of 10 billion tokens in steps "
        "of a million: the phase change comes after far fewer tokens, and the share of training that it takes is larger",
        "vocabulary and text: a thousand kinds of tokens, of plain English, in place of 65,536 with code among them: "
-       "less "
-       "text repeats word for word, and a context of a few hundred tokens holds less of it than 8,192; pieces of words "
-       "repeat, so that even a model of one layer gains from a longer context",
+       "less text repeats word for word, and a context of a few hundred tokens holds less of it than 8,192; pieces of "
+       "words repeat, so that even a model of one layer gains from a longer context",
        "size: d_model 128 and less in place of 768, so that final losses and ICL scores are those of weaker models"});
   phase_section(page, chain, records);
   trajectory_section(page, chain, records);

@@ -1,5 +1,10 @@
 #include "kirchhoff/kernels/gemm.h"
 
+#if defined(__unix__) || defined(__APPLE__)
+#include <sys/time.h>  // for setitimer
+#include <csignal>     // for sigaction
+#endif
+
 #include "kernels/testing.h"
 #include "kirchhoff/kernels/reference.h"
 
@@ -157,6 +162,51 @@ TEST(Gemm, TwinAgreesInDouble) {
   for (Index i = 0; i < 7; ++i)
     for (Index j = 0; j < 5; ++j) EXPECT_DOUBLE_EQ(product.view<2>()(i, j) + bias64[j], c64.view<2>()(i, j));
 }
+
+#if defined(__unix__) || defined(__APPLE__)
+volatile std::sig_atomic_t g_signals = 0;
+
+extern "C" void count_signal(int) { g_signals = g_signals + 1; }
+
+/// Signals at random moments of products, as long as it lives.
+class Alarms {
+ public:
+  Alarms() {
+    struct sigaction counting {};
+    counting.sa_handler = count_signal;
+    counting.sa_flags = SA_RESTART;
+    sigaction(SIGALRM, &counting, &before_);
+    set(137);
+  }
+  ~Alarms() {
+    set(0);
+    sigaction(SIGALRM, &before_, nullptr);
+  }
+  Alarms(const Alarms&) = delete;
+  Alarms& operator=(const Alarms&) = delete;
+
+ private:
+  static void set(int microseconds) {
+    const itimerval every{{0, microseconds}, {0, microseconds}};
+    setitimer(ITIMER_REAL, &every, nullptr);
+  }
+  struct sigaction before_ {};
+};
+
+/// oneDNN 2.6 alone is wrong in one of some thousand products here, or crashes (kernels/sgemm.h).
+TEST(Gemm, SignalsChangeNothing) {
+  Random random(7);
+  const Operand a(85, 576, Layout::rows, random), b(576, 576, Layout::rows, random);
+  Strided<float, 2> expected({85, 576}), c({85, 576});
+  gemm({.a = a.view(), .b = b.view(), .c = expected.view()});
+  const Alarms alarms;
+  for (int i = 0; i < 2000; ++i) {
+    gemm({.a = a.view(), .b = b.view(), .c = c.view()});
+    ASSERT_EQ(bits(c.view()), bits(expected.view())) << i;
+  }
+  EXPECT_GT(g_signals, 0);
+}
+#endif
 
 }  // namespace
 }  // namespace kirchhoff::kernels
