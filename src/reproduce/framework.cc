@@ -17,8 +17,10 @@ Json sizes_json(const FrameworkSizes& sizes) {
 FrameworkPlan framework_plan(bool quick) {
   constexpr Index kMillion = 1000000;
   if (!quick)
-    return {
-        .scale = {}, .tokens = {10 * kMillion, 20 * kMillion, 30 * kMillion}, .minutes = {2.8, 8.5, 17.0}, .sizes = {}};
+    return {.scale = {.sinusoid_features = 48, .sinusoid_amplitude = 3.0, .repeated_passages = 1.0},
+            .tokens = {10 * kMillion, 20 * kMillion, 40 * kMillion},
+            .minutes = {2.8, 8.5, 22.0},
+            .sizes = {}};
   return {.scale = scale_of_early_induction(),
           .tokens = {2 * kMillion, 4 * kMillion, 12 * kMillion},
           .minutes = {0.2, 0.4, 1.6},
