@@ -36,13 +36,14 @@ InductionPlan induction_plan(bool quick) {
 }
 
 Chain induction_chain(const std::vector<std::string>& data, bool quick, const InductionPlan& plan) {
-  const InductionSizes sizes = plan.sizes;
+  InductionSizes sizes = plan.sizes;
   Chain chain{.name = "induction", .quick = quick, .stages = {}};
   chain.stages.push_back(corpus_stage(data, plan.scale));
   std::vector<InductionRun> runs;
   for (std::uint64_t seed = 0; seed < static_cast<std::uint64_t>(plan.seeds); ++seed)
     for (const ModelKind& kind : {ModelKind{1, false}, {2, false}, {3, false}, {1, true}}) runs.push_back({kind, seed});
 
+  sizes.repeated_passages = config_of(plan, runs.front()).training.held_out_passages;
   std::vector<std::string> trained, vectors;
   for (const InductionRun& run : runs) {
     const double minutes = plan.minutes_of_rest + plan.minutes_of_layer * static_cast<double>(run.kind.layers);

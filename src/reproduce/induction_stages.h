@@ -9,7 +9,7 @@ struct InductionSizes {
   Index windows = 1024;          ///< of held-out text: one token of each is an entry of the loss vectors
   Index ablation_windows = 256;  ///< of these, evenly
   Index context = 256;
-  double repeated_passages = 1.0;  ///< share of them in which a passage comes again, as in training
+  double repeated_passages = 0.0;  ///< share of them in which a passage comes again: induction_chain says training's
 };
 
 /// A training with its name.
